@@ -1,0 +1,250 @@
+//! Watches on the store: who follows what, and the queues by which commits reach them.
+//!
+//! Everything a stream carries goes through its one queue, filled while the store is locked. So its messages have the
+//! order of the store's revisions, and a progress message never overtakes an event.
+
+use std::collections::BTreeMap;
+
+use leasehold_mvcc::{Commit, Event, EventKind, Header, Key, Revision, WatchId, WatchRequest, WatchResponse};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::Embedded;
+
+/// The watch id of messages that concern no single watch (etcd's `InvalidWatchID`).
+const WHOLE_STREAM: WatchId = WatchId::new(-1);
+
+type StreamId = u64;
+
+#[derive(Debug, Default)]
+pub(super) struct Fanout {
+    streams: BTreeMap<StreamId, Open>,
+    next_stream: StreamId,
+    watches: BTreeMap<(StreamId, WatchId), WatchRequest>,
+    /// Which watches follow one key: by far the most do.
+    by_key: BTreeMap<Key, Vec<(StreamId, WatchId)>>,
+    /// Which follow a range.
+    by_range: Vec<(StreamId, WatchId)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    queue: UnboundedSender<WatchResponse>,
+    next_watch: i64,
+}
+
+impl Fanout {
+    pub(super) fn len(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// Sends a commit to all who follow any of it: one message a watch.
+    pub(super) fn send(&self, header: Header, commit: &Commit) {
+        if self.watches.is_empty() {
+            return;
+        }
+        let mut told: BTreeMap<(StreamId, WatchId), Vec<Event>> = BTreeMap::new();
+        for event in &commit.events {
+            let single = self.by_key.get(&event.kv.key).into_iter().flatten();
+            for id in single.chain(&self.by_range) {
+                let Some(request) = self.watches.get(id) else { continue };
+                if wanted(request, commit.revision, event) {
+                    told.entry(*id).or_default().push(as_asked(request, event));
+                }
+            }
+        }
+        for ((stream, watch_id), events) in told {
+            self.queue(stream, WatchResponse { header, watch_id, events, ..WatchResponse::default() });
+        }
+    }
+
+    /// Ends all streams.
+    pub(super) fn close(&mut self) {
+        *self = Self { next_stream: self.next_stream, ..Self::default() };
+    }
+
+    fn queue(&self, stream: StreamId, response: WatchResponse) {
+        if let Some(open) = self.streams.get(&stream) {
+            // A receiver that has gone takes its stream with it in a moment.
+            let _ = open.queue.send(response);
+        }
+    }
+
+    fn add(&mut self, stream: StreamId, id: WatchId, request: WatchRequest) {
+        if request.range.is_single() {
+            self.by_key.entry(request.range.start.clone()).or_default().push((stream, id));
+        } else {
+            self.by_range.push((stream, id));
+        }
+        self.watches.insert((stream, id), request);
+    }
+
+    fn remove(&mut self, stream: StreamId, id: WatchId) -> bool {
+        let Some(request) = self.watches.remove(&(stream, id)) else { return false };
+        if !request.range.is_single() {
+            self.by_range.retain(|entry| *entry != (stream, id));
+        } else if let Some(followers) = self.by_key.get_mut(&request.range.start) {
+            followers.retain(|entry| *entry != (stream, id));
+            if followers.is_empty() {
+                self.by_key.remove(&request.range.start);
+            }
+        }
+        true
+    }
+
+    fn remove_stream(&mut self, stream: StreamId) {
+        let ids: Vec<WatchId> = self.watches.range((stream, WatchId::new(i64::MIN))..=(stream, WatchId::new(i64::MAX)))
+            .map(|((_, id), _)| *id).collect();
+        for id in ids {
+            self.remove(stream, id);
+        }
+        self.streams.remove(&stream);
+    }
+}
+
+fn wanted(request: &WatchRequest, revision: Revision, event: &Event) -> bool {
+    let kind_wanted = match event.kind {
+        EventKind::Put => !request.no_put,
+        EventKind::Delete => !request.no_delete,
+    };
+    kind_wanted && revision >= request.start_revision && request.range.contains(&event.kv.key)
+}
+
+fn as_asked(request: &WatchRequest, event: &Event) -> Event {
+    let prev_kv = if request.prev_kv { event.prev_kv.clone() } else { None };
+    Event { kind: event.kind, kv: event.kv.clone(), prev_kv }
+}
+
+/// Opens a stream.
+pub(super) fn open(etcd: Embedded) -> (WatchControl, WatchStream) {
+    let (queue, messages) = unbounded_channel();
+    let mut state = etcd.inner.state.lock();
+    let stream = state.fanout.next_stream;
+    state.fanout.next_stream += 1;
+    if !etcd.inner.closed.load(std::sync::atomic::Ordering::Acquire) {
+        state.fanout.streams.insert(stream, Open { queue, next_watch: 0 });
+    }
+    drop(state);
+    (WatchControl { etcd: etcd.clone(), stream }, WatchStream { etcd, stream, messages })
+}
+
+/// The asking end of a watch stream.
+#[derive(Clone, Debug)]
+pub struct WatchControl {
+    etcd: Embedded,
+    stream: StreamId,
+}
+
+impl WatchControl {
+    /// Opens a watch with the stream's next id and returns that. The stream answers with a `created` message, then
+    /// with events; or, for a revision that is compacted, with a `created` and a `canceled` one.
+    pub fn create(&self, request: WatchRequest) -> Option<WatchId> {
+        self.open(None, request)
+    }
+
+    /// The same with an id of the caller's; `None`, and no watch, if the stream has it already.
+    pub fn create_as(&self, id: WatchId, request: WatchRequest) -> Option<WatchId> {
+        self.open(Some(id), request)
+    }
+
+    fn open(&self, chosen: Option<WatchId>, request: WatchRequest) -> Option<WatchId> {
+        let mut state = self.etcd.inner.state.lock();
+        let super::State { store, fanout, .. } = &mut *state;
+        let open = fanout.streams.get_mut(&self.stream)?;
+        let id = match chosen {
+            Some(id) if fanout.watches.contains_key(&(self.stream, id)) => return None,
+            Some(id) => id,
+            None => {
+                while fanout.watches.contains_key(&(self.stream, WatchId::new(open.next_watch))) {
+                    open.next_watch += 1;
+                }
+                open.next_watch += 1;
+                WatchId::new(open.next_watch - 1)
+            }
+        };
+        let header = store.header();
+        let message = WatchResponse { header, watch_id: id, ..WatchResponse::default() };
+        fanout.queue(self.stream, WatchResponse { created: true, ..message.clone() });
+        if !request.start_revision.is_zero() && request.start_revision <= header.revision {
+            match store.history(&request, request.start_revision) {
+                Ok(commits) => {
+                    for commit in commits {
+                        fanout.queue(self.stream, WatchResponse { events: commit.events, ..message.clone() });
+                    }
+                }
+                Err(_) => {
+                    let compact_revision = store.compacted_revision();
+                    fanout.queue(self.stream, WatchResponse { canceled: true, compact_revision, ..message });
+                    return Some(id);
+                }
+            }
+        }
+        fanout.add(self.stream, id, request);
+        Some(id)
+    }
+
+    /// Ends a watch. The stream confirms with a `canceled` message if there was such a watch on it.
+    pub fn cancel(&self, id: WatchId) {
+        let mut state = self.etcd.inner.state.lock();
+        let header = state.store.header();
+        if state.fanout.remove(self.stream, id) {
+            let canceled = WatchResponse { header, watch_id: id, canceled: true, ..WatchResponse::default() };
+            state.fanout.queue(self.stream, canceled);
+        }
+    }
+
+    /// Answers a wish for a watch with a refusal, in the order of the answers to the others: clients match answers to
+    /// wishes by order, since a refused one has no id.
+    pub fn refuse(&self, reason: impl Into<String>) {
+        let state = self.etcd.inner.state.lock();
+        let header = state.store.header();
+        let refused = WatchResponse {
+            header,
+            watch_id: WHOLE_STREAM,
+            created: true,
+            canceled: true,
+            cancel_reason: reason.into(),
+            ..WatchResponse::default()
+        };
+        state.fanout.queue(self.stream, refused);
+    }
+
+    /// Says of one watch, if it is there: everything of it up to this revision has been sent.
+    pub fn progress_of(&self, id: WatchId) {
+        let state = self.etcd.inner.state.lock();
+        if state.fanout.watches.contains_key(&(self.stream, id)) {
+            let header = state.store.header();
+            state.fanout.queue(self.stream, WatchResponse { header, watch_id: id, ..WatchResponse::default() });
+        }
+    }
+
+    /// Asks for a message that says: everything up to this revision has been sent.
+    pub fn progress(&self) {
+        let state = self.etcd.inner.state.lock();
+        let header = state.store.header();
+        state.fanout.queue(self.stream, WatchResponse { header, watch_id: WHOLE_STREAM, ..WatchResponse::default() });
+    }
+}
+
+/// The receiving end of a watch stream. Dropping it ends all its watches.
+#[derive(Debug)]
+pub struct WatchStream {
+    etcd: Embedded,
+    stream: StreamId,
+    messages: UnboundedReceiver<WatchResponse>,
+}
+
+impl WatchStream {
+    /// The next message; `None` once the etcd is closed.
+    ///
+    /// # Cancel safety
+    /// A dropped future takes no message with it.
+    pub async fn next(&mut self) -> Option<WatchResponse> {
+        self.messages.recv().await
+    }
+}
+
+impl Drop for WatchStream {
+    fn drop(&mut self) {
+        self.etcd.inner.state.lock().fanout.remove_stream(self.stream);
+    }
+}

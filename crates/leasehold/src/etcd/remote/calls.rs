@@ -1,0 +1,146 @@
+//! Calls: one request, at one endpoint or at several after each other, within one bound.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_mvcc::{Answer, Command};
+
+use super::pin::{Pin, Trial};
+use super::{Inner, Lane, WireError};
+use crate::error::{Error, Result};
+use crate::runtime::{Backoff, Instant, Runtime, before};
+
+/// Asks until there is an answer, a no, an outcome that must not be guessed at, or no time left.
+///
+/// A read is asked again whatever happened to it; a write only if it was certainly not done.
+pub(super) async fn call<T>(
+    inner: Arc<Inner>,
+    lane: Lane,
+    operation: &'static str,
+    command: Command,
+    pick: fn(Answer) -> Option<T>,
+) -> Result<T> {
+    let runtime = &*inner.runtime;
+    let harmless = is_harmless(&command);
+    let mut round = Round::new(&inner, lane, operation);
+    loop {
+        inner.check_open()?;
+        let (at, endpoint) = round.pin.current();
+        let patience = round.patience(harmless);
+        let trial = Trial::new(round.pin, at, runtime);
+        let call = inner.wire.call(endpoint, lane, command.clone(), patience);
+        let Some(outcome) = before(runtime, runtime.now() + patience, call).await else {
+            trial.failed();
+            inner.wire.distrust(endpoint, lane);
+            let cause = format!("no answer within {patience:?}");
+            if !harmless {
+                return Err(Error::OutcomeUnknown { operation, endpoint: endpoint.to_string(), cause });
+            }
+            round.next(at, cause).await?;
+            continue;
+        };
+        let cause = match outcome {
+            Ok(answer) => {
+                trial.answered();
+                return pick(answer).ok_or_else(|| Error::Protocol {
+                    endpoint: endpoint.to_string(),
+                    why: format!("the answer does not fit the request to {operation}"),
+                });
+            }
+            Err(WireError::Refused(source)) => {
+                trial.answered();
+                return Err(Error::Refused { operation, source });
+            }
+            Err(WireError::NotDone { cause }) => cause,
+            Err(WireError::OutcomeUnknown { cause }) if harmless => cause,
+            Err(WireError::OutcomeUnknown { cause }) => {
+                trial.failed();
+                return Err(Error::OutcomeUnknown { operation, endpoint: endpoint.to_string(), cause });
+            }
+            Err(WireError::NotEtcd { why, sent }) => {
+                if round.pin.count() == 1 || (sent && !harmless) {
+                    trial.failed();
+                    return Err(Error::Protocol { endpoint: endpoint.to_string(), why });
+                }
+                why
+            }
+        };
+        trial.failed();
+        round.next(at, cause).await?;
+    }
+}
+
+/// Whether asking twice does what asking once does.
+fn is_harmless(command: &Command) -> bool {
+    matches!(command, Command::Range(_) | Command::LeaseTimeToLive(..) | Command::Leases)
+}
+
+/// The tries of one call: how much time is left, and what each endpoint said.
+pub(super) struct Round<'a> {
+    pub(super) pin: &'a Pin,
+    inner: &'a Inner,
+    operation: &'static str,
+    deadline: Instant,
+    backoff: Backoff,
+    tries: usize,
+    /// What each endpoint said last.
+    causes: Vec<Option<String>>,
+}
+
+impl<'a> Round<'a> {
+    pub(super) fn new(inner: &'a Inner, lane: Lane, operation: &'static str) -> Self {
+        let pin = inner.pin(lane);
+        Self {
+            pin,
+            inner,
+            operation,
+            deadline: inner.runtime.now() + inner.call_timeout,
+            backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
+            tries: 0,
+            causes: vec![None; pin.count()],
+        }
+    }
+
+    /// How long the next try may take. It leaves time for another one, so a member that takes requests and answers none
+    /// costs a part of the call's time. A write gets more of it than what can be asked again, since no other try follows
+    /// once it is sent.
+    pub(super) fn patience(&self, again: bool) -> Duration {
+        let count = u32::try_from(self.pin.count()).unwrap_or(u32::MAX);
+        let parts = if again { count.clamp(2, 3) } else { count.min(2) };
+        let left = self.deadline.since(self.inner.runtime.now());
+        left.min(self.inner.call_timeout / parts)
+    }
+
+    /// Notes a failed try and waits for the next one's turn, which is at once as long as there is an endpoint that was
+    /// not asked yet.
+    pub(super) async fn next(&mut self, at: usize, cause: String) -> Result<()> {
+        let runtime: &dyn Runtime = &*self.inner.runtime;
+        tracing::debug!(operation = self.operation, endpoints = self.pin.names(), cause, "a try failed");
+        if let Some(said) = self.causes.get_mut(at) {
+            *said = Some(cause);
+        }
+        self.tries += 1;
+        if self.tries % self.pin.count() == 0 {
+            let pause = self.backoff.next_delay(runtime);
+            let resume = runtime.now() + pause;
+            if resume < self.deadline {
+                runtime.sleep_until(resume).await;
+                return Ok(());
+            }
+        } else if runtime.now() < self.deadline {
+            return Ok(());
+        }
+        Err(self.unavailable())
+    }
+
+    /// That nobody could be asked.
+    pub(super) fn unavailable(&self) -> Error {
+        Error::Unavailable { operation: self.operation, endpoints: self.pin.names(), cause: self.causes() }
+    }
+
+    /// What each endpoint said.
+    pub(super) fn causes(&self) -> String {
+        let said: Vec<&str> = self.causes.iter().flatten().map(String::as_str).collect();
+        said.join("; ")
+    }
+}

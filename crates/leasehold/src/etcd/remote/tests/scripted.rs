@@ -1,0 +1,238 @@
+//! A wire that answers as the test says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::future::{pending, ready};
+use futures_util::stream;
+use leasehold_mvcc::{
+    Answer, Command, Event, EventKind, Header, KeepAliveAnswer, KeyValue, LeaseId, RangeAnswer, Revision, TxnAnswer, WatchId,
+    WatchRequest, WatchResponse,
+};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use crate::etcd::remote::{Endpoint, KeepAliveLine, Lane, WatchLine, WatchOrder, Wire, WireError};
+use crate::exclusive::Exclusive;
+
+/// How an endpoint treats calls.
+#[derive(Clone, Default)]
+pub(super) enum Manner {
+    #[default]
+    Answers,
+    /// It takes requests and says nothing.
+    Frozen,
+    Fails(WireError),
+}
+
+#[derive(Default)]
+pub(super) struct Scripted {
+    state: Exclusive<State>,
+}
+
+#[derive(Default)]
+struct State {
+    manners: BTreeMap<String, Manner>,
+    asked: Vec<(String, Lane)>,
+    watches: Vec<Line<WatchOrder, WatchResponse>>,
+    renewals: Vec<Line<LeaseId, KeepAliveAnswer>>,
+    opened: Vec<(String, Lane)>,
+    distrusted: Vec<String>,
+    closed: bool,
+}
+
+/// The server's end of a stream.
+pub(super) struct Line<Q, A> {
+    pub(super) endpoint: String,
+    received: UnboundedReceiver<Q>,
+    answers: UnboundedSender<Result<A, WireError>>,
+}
+
+impl<Q, A> Line<Q, A> {
+    /// What was said since the last look.
+    pub(super) fn said(&mut self) -> Vec<Q> {
+        std::iter::from_fn(|| self.received.try_recv().ok()).collect()
+    }
+
+    pub(super) fn answer(&self, answer: A) {
+        let _ = self.answers.send(Ok(answer));
+    }
+
+    pub(super) fn fail(&self, error: WireError) {
+        let _ = self.answers.send(Err(error));
+    }
+
+    pub(super) fn is_dropped(&self) -> bool {
+        self.answers.is_closed()
+    }
+}
+
+pub(super) fn not_done() -> WireError {
+    WireError::NotDone { cause: "connection refused".into() }
+}
+
+pub(super) fn unknown() -> WireError {
+    WireError::OutcomeUnknown { cause: "the connection broke".into() }
+}
+
+impl Scripted {
+    pub(super) fn set(&self, endpoint: &str, manner: Manner) {
+        self.state.lock().manners.insert(endpoint.into(), manner);
+    }
+
+    /// Who was asked since the last look.
+    pub(super) fn asked(&self) -> Vec<String> {
+        self.asked_by_lane().into_iter().map(|(endpoint, _)| endpoint).collect()
+    }
+
+    pub(super) fn asked_by_lane(&self) -> Vec<(String, Lane)> {
+        std::mem::take(&mut self.state.lock().asked)
+    }
+
+    /// Where streams were opened since the last look.
+    pub(super) fn opened(&self) -> Vec<(String, Lane)> {
+        std::mem::take(&mut self.state.lock().opened)
+    }
+
+    /// The watch stream opened first of those not looked at.
+    pub(super) fn watch_line(&self) -> Line<WatchOrder, WatchResponse> {
+        self.state.lock().watches.remove(0)
+    }
+
+    pub(super) fn renewal_line(&self) -> Line<LeaseId, KeepAliveAnswer> {
+        self.state.lock().renewals.remove(0)
+    }
+
+    pub(super) fn distrusted(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().distrusted)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+}
+
+impl Wire for Scripted {
+    fn call(
+        &self,
+        endpoint: &Endpoint,
+        lane: Lane,
+        command: Command,
+        _patience: Duration,
+    ) -> BoxFuture<'static, Result<Answer, WireError>> {
+        let mut state = self.state.lock();
+        state.asked.push((endpoint.to_string(), lane));
+        match state.manners.get(&endpoint.to_string()).cloned().unwrap_or_default() {
+            Manner::Frozen => Box::pin(pending()),
+            Manner::Fails(error) => Box::pin(ready(Err(error))),
+            Manner::Answers => Box::pin(ready(Ok(match command {
+                Command::Range(_) => Answer::Range(RangeAnswer::default()),
+                _ => Answer::Txn(TxnAnswer::default()),
+            }))),
+        }
+    }
+
+    fn open_watch(&self, endpoint: &Endpoint, lane: Lane) -> WatchLine {
+        let ((orders, received), (answers, told)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let mut state = self.state.lock();
+        state.opened.push((endpoint.to_string(), lane));
+        if let Some(Manner::Fails(error)) = state.manners.get(&endpoint.to_string()) {
+            let _ = answers.send(Err(error.clone()));
+        } else {
+            state.watches.push(Line { endpoint: endpoint.to_string(), received, answers });
+        }
+        WatchLine { orders, answers: stream_of(told) }
+    }
+
+    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane) -> KeepAliveLine {
+        let ((ids, received), (answers, told)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let mut state = self.state.lock();
+        state.opened.push((endpoint.to_string(), lane));
+        if let Some(Manner::Fails(error)) = state.manners.get(&endpoint.to_string()) {
+            let _ = answers.send(Err(error.clone()));
+        } else {
+            state.renewals.push(Line { endpoint: endpoint.to_string(), received, answers });
+        }
+        KeepAliveLine { ids, answers: stream_of(told) }
+    }
+
+    fn distrust(&self, endpoint: &Endpoint, _lane: Lane) {
+        self.state.lock().distrusted.push(endpoint.to_string());
+    }
+
+    fn close(&self) {
+        self.state.lock().closed = true;
+    }
+}
+
+fn stream_of<T: Send + 'static>(mut told: UnboundedReceiver<T>) -> futures_core::stream::BoxStream<'static, T> {
+    Box::pin(stream::poll_fn(move |context| told.poll_recv(context)))
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").finish_non_exhaustive()
+    }
+}
+
+pub(super) type WatchEnd = Line<WatchOrder, WatchResponse>;
+
+impl WatchEnd {
+    /// The creates among what was said: where each starts.
+    pub(super) fn starts(&mut self) -> Vec<i64> {
+        self.creates().iter().map(|request| request.start_revision.get()).collect()
+    }
+
+    pub(super) fn creates(&mut self) -> Vec<WatchRequest> {
+        let create = |order| match order {
+            WatchOrder::Create(request) => Some(request),
+            WatchOrder::Cancel(_) => None,
+        };
+        self.said().into_iter().filter_map(create).collect()
+    }
+
+    /// The cancels among what was said.
+    pub(super) fn cancels(&mut self) -> Vec<i64> {
+        let cancel = |order| match order {
+            WatchOrder::Create(_) => None,
+            WatchOrder::Cancel(id) => Some(id.get()),
+        };
+        self.said().into_iter().filter_map(cancel).collect()
+    }
+
+    pub(super) fn created(&self, id: i64, revision: i64) {
+        self.answer(WatchResponse { created: true, ..message(id, revision) });
+    }
+
+    pub(super) fn events(&self, id: i64, events: &[(i64, &'static str)]) {
+        self.answer(WatchResponse { events: puts(events), ..message(id, last(events)) });
+    }
+
+    pub(super) fn fragment(&self, id: i64, events: &[(i64, &'static str)]) {
+        self.answer(WatchResponse { events: puts(events), fragment: true, ..message(id, last(events)) });
+    }
+}
+
+pub(super) fn message(id: i64, revision: i64) -> WatchResponse {
+    let header = Header { cluster_id: 1, member_id: 1, revision: Revision::new(revision), raft_term: 1 };
+    WatchResponse { header, watch_id: WatchId::new(id), ..WatchResponse::default() }
+}
+
+fn last(events: &[(i64, &'static str)]) -> i64 {
+    events.iter().map(|(revision, _)| *revision).max().unwrap_or(0)
+}
+
+fn puts(events: &[(i64, &'static str)]) -> Vec<Event> {
+    let put = |&(revision, key): &(i64, &'static str)| {
+        let kv = KeyValue { key: key.into(), mod_revision: Revision::new(revision), ..KeyValue::default() };
+        Event { kind: EventKind::Put, kv, prev_kv: None }
+    };
+    events.iter().map(put).collect()
+}
+
+/// An answer to a renewal.
+pub(super) fn renewed(id: LeaseId, ttl: i64) -> KeepAliveAnswer {
+    KeepAliveAnswer { header: Header::default(), id, ttl }
+}
+

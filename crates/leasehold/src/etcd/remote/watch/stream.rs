@@ -1,0 +1,211 @@
+//! The task of one watch stream: it opens it, listens, notices when it has died, and opens the next.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use leasehold_mvcc::WatchResponse;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::board::Board;
+use super::{IDLE, Message, Retirement, Road};
+use crate::error::Error;
+use crate::etcd::remote::{WHAT, WatchLine, WireError};
+use crate::runtime::{Backoff, Instant};
+
+pub(super) async fn run(road: Road, mut received: UnboundedReceiver<Message>, retirement: Retirement) {
+    let now = road.runtime.now();
+    let mut stream = Stream {
+        road,
+        board: Board::default(),
+        line: None,
+        failures: 0,
+        backoff: fresh_backoff(),
+        retry: None,
+        alarm: (Instant::NEVER, Box::pin(std::future::pending())),
+        empty_since: now,
+    };
+    loop {
+        stream.set_alarm();
+        match stream.wake(&mut received).await {
+            Wake::Message(Some(Message::Watch(ticket, request, feed))) => stream.board.add(ticket, request, feed),
+            Wake::Message(Some(Message::Remove(ticket))) => stream.remove(|board| board.remove(ticket)),
+            Wake::Message(Some(Message::Resume(ticket))) => stream.board.resume(ticket),
+            Wake::Message(Some(Message::Close)) => return stream.board.fail(&Error::Closed { what: WHAT }),
+            // Nobody is left who could ask for anything.
+            Wake::Message(None) => return,
+            Wake::Answer(Some(Ok(response))) => stream.heard(response),
+            Wake::Answer(Some(Err(error))) => stream.broken(error),
+            Wake::Answer(None) => stream.broken(WireError::OutcomeUnknown { cause: "the stream ended".into() }),
+            Wake::Retry => stream.retry = None,
+            Wake::Alarm => {
+                if stream.rung() && retirement.retire(&received) {
+                    return;
+                }
+            }
+        }
+        stream.speak();
+    }
+}
+
+enum Wake {
+    Message(Option<Message>),
+    Answer(Option<Result<WatchResponse, WireError>>),
+    Retry,
+    Alarm,
+}
+
+struct Stream {
+    road: Road,
+    board: Board,
+    line: Option<Line>,
+    /// Streams in a row that broke before a word came.
+    failures: usize,
+    backoff: Backoff,
+    /// The pause before the next stream is opened.
+    retry: Option<BoxFuture<'static, ()>>,
+    /// Wakes the task no later than needed, and is only set again for something earlier: most of what it could wait for
+    /// is put off by the next message long before it is due.
+    alarm: (Instant, BoxFuture<'static, ()>),
+    /// Since when there is no watch, if there is none.
+    empty_since: Instant,
+}
+
+struct Line {
+    line: WatchLine,
+    /// The endpoint's place.
+    at: usize,
+    opened: Instant,
+    heard: Option<Instant>,
+    /// Since when the server owes an answer.
+    owed_since: Option<Instant>,
+}
+
+fn fresh_backoff() -> Backoff {
+    Backoff::new(Duration::from_millis(50), Duration::from_secs(1))
+}
+
+impl Stream {
+    async fn wake(&mut self, received: &mut UnboundedReceiver<Message>) -> Wake {
+        poll_fn(|context| {
+            if let Poll::Ready(message) = received.poll_recv(context) {
+                return Poll::Ready(Wake::Message(message));
+            }
+            if let Some(line) = &mut self.line
+                && let Poll::Ready(answer) = line.line.answers.poll_next_unpin(context)
+            {
+                return Poll::Ready(Wake::Answer(answer));
+            }
+            if let Some(retry) = &mut self.retry
+                && retry.poll_unpin(context).is_ready()
+            {
+                return Poll::Ready(Wake::Retry);
+            }
+            self.alarm.1.poll_unpin(context).map(|()| Wake::Alarm)
+        })
+        .await
+    }
+
+    fn remove(&mut self, remove: impl FnOnce(&mut Board)) {
+        remove(&mut self.board);
+        if self.board.is_empty() {
+            self.empty_since = self.road.runtime.now();
+        }
+    }
+
+    fn heard(&mut self, response: WatchResponse) {
+        let now = self.road.runtime.now();
+        if let Some(line) = &mut self.line
+            && line.heard.replace(now).is_none()
+        {
+            self.failures = 0;
+            self.backoff = fresh_backoff();
+        }
+        self.remove(|board| board.receive(response));
+    }
+
+    /// The stream is over; the next one is opened at once as long as there is an endpoint that was not tried yet.
+    fn broken(&mut self, error: WireError) {
+        let Some(line) = self.line.take() else { return };
+        let Road { pin, runtime, lane, .. } = &self.road;
+        tracing::debug!(?lane, endpoints = pin.names(), cause = %error, "a watch stream broke");
+        pin.leave(line.at);
+        let fatal = match error {
+            WireError::Refused(source) => Some(Error::Refused { operation: "watch", source }),
+            WireError::NotEtcd { why, .. } if pin.count() == 1 => Some(Error::Protocol { endpoint: pin.names(), why }),
+            _ => None,
+        };
+        if let Some(fatal) = fatal {
+            return self.remove(|board| board.fail(&fatal));
+        }
+        self.failures += 1;
+        if self.failures % pin.count() == 0 {
+            let resume = runtime.now() + self.backoff.next_delay(&**runtime);
+            self.retry = Some(runtime.sleep_until(resume));
+        }
+    }
+
+    /// Says what there is to say, on a new stream if there is none.
+    fn speak(&mut self) {
+        if self.line.is_none() && self.retry.is_none() && !self.board.is_empty() {
+            let Road { pin, wire, lane, runtime, .. } = &self.road;
+            let (at, endpoint) = pin.current();
+            let line = wire.open_watch(endpoint, *lane);
+            self.line = Some(Line { line, at, opened: runtime.now(), heard: None, owed_since: None });
+            self.board.restart();
+        }
+        let Some(line) = &mut self.line else { return };
+        for order in self.board.orders() {
+            // A stream that is over says so in its answers.
+            let _ = line.line.orders.send(order);
+        }
+        match (self.board.is_owed(), line.owed_since) {
+            (true, None) => line.owed_since = Some(self.road.runtime.now()),
+            (true, Some(_)) => {}
+            (false, _) => line.owed_since = None,
+        }
+    }
+
+    /// When the task has to look even if nothing happens.
+    fn due(&self) -> Instant {
+        let Road { silence, connect_timeout, .. } = self.road;
+        let answer = silence * 2 / 3;
+        match &self.line {
+            _ if self.board.is_empty() => self.empty_since + IDLE,
+            None => Instant::NEVER,
+            Some(Line { heard: None, opened, .. }) => *opened + connect_timeout + answer,
+            Some(Line { heard: Some(heard), owed_since: Some(since), .. }) => *heard.max(since) + answer,
+            Some(Line { heard: Some(heard), owed_since: None, .. }) => *heard + silence,
+        }
+    }
+
+    fn set_alarm(&mut self) {
+        let due = self.due();
+        if due < self.alarm.0 {
+            self.alarm = (due, self.road.runtime.sleep_until(due));
+        }
+    }
+
+    /// Does what silence demands. True if the stream is of no more use.
+    fn rung(&mut self) -> bool {
+        self.alarm = (Instant::NEVER, Box::pin(std::future::pending()));
+        if self.due() > self.road.runtime.now() {
+            return false;
+        }
+        if self.board.is_empty() {
+            return true;
+        }
+        match &self.line {
+            Some(Line { heard: Some(_), owed_since: None, .. }) => self.board.probe(),
+            Some(line) => {
+                let endpoint = self.road.pin.endpoint(line.at);
+                self.road.wire.distrust(endpoint, self.road.lane);
+                self.broken(WireError::OutcomeUnknown { cause: "the watch stream is silent".into() });
+            }
+            None => {}
+        }
+        false
+    }
+}

@@ -1,0 +1,118 @@
+//! That a hold is over, and why.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use tokio_util::sync::CancellationToken;
+
+/// Why a hold, or a place in a queue, ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// No renewal was confirmed in time: the server could not be reached, or this process did not run.
+    Deadline,
+    /// The server has no such lease any more: it was revoked, or it expired.
+    LeaseGone,
+    /// Somebody deleted the key while the lease lives on.
+    KeyDeleted,
+    /// The longest hold allowed by [`SessionBuilder::max_hold`](crate::SessionBuilder::max_hold) is over.
+    MaxHold,
+    /// The server's revision or term went back: it was restored from a backup, and others may hold what it forgot.
+    Restored,
+    /// Another cluster answers at the endpoints.
+    ClusterChanged,
+    /// The session was closed.
+    Closed,
+    /// The guard was released or dropped by its owner.
+    Released,
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deadline => "no renewal was confirmed before the deadline; lock again once etcd can be reached",
+            Self::LeaseGone => "the lease was revoked or has expired at the server; lock again",
+            Self::KeyDeleted => "somebody deleted the lock's key; find out who before locking again",
+            Self::MaxHold => "the longest hold allowed is over; work in smaller pieces or raise the limit",
+            Self::Restored => {
+                "etcd's revisions went back, as after a restore from backup: tokens given out before may come again; \
+                 raise the revision at the restore (etcdutl snapshot restore --bump-revision) before locking again"
+            }
+            Self::ClusterChanged => "another etcd cluster answers at the endpoints; check them before locking again",
+            Self::Closed => "the session was closed",
+            Self::Released => "the lock was released by its owner",
+        })
+    }
+}
+
+/// Tells when a hold is over. Clones tell the same.
+///
+/// It fires before the server can give the lock to somebody else, and it needs no network for that. Once fired it
+/// stays so.
+#[derive(Clone, Default)]
+pub struct Lost {
+    cell: Arc<Cell>,
+}
+
+#[derive(Default)]
+struct Cell {
+    cause: OnceLock<LossCause>,
+    token: CancellationToken,
+}
+
+impl Lost {
+    /// Why the hold ended, or `None` while it is thought to last.
+    pub fn cause(&self) -> Option<LossCause> {
+        self.cell.cause.get().copied()
+    }
+
+    /// Waits for the end of the hold.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping it.
+    pub async fn wait(&self) -> LossCause {
+        self.cell.token.cancelled().await;
+        // The cause is always set before the token.
+        self.cause().unwrap_or(LossCause::Released)
+    }
+
+    /// The same as a token, for `select!` and for servers that shut down by one. Cancelling it has no effect here.
+    pub fn token(&self) -> CancellationToken {
+        self.cell.token.child_token()
+    }
+
+    /// Ends the hold; the first cause stays. Says whether this was the first.
+    pub(crate) fn set(&self, cause: LossCause) -> bool {
+        let first = self.cell.cause.set(cause).is_ok();
+        self.cell.token.cancel();
+        first
+    }
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lost").field(&self.cause()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cause_stays() {
+        let lost = Lost::default();
+        assert_eq!(lost.cause(), None);
+        assert!(lost.set(LossCause::Deadline));
+        assert!(!lost.clone().set(LossCause::Closed));
+        assert_eq!(lost.cause(), Some(LossCause::Deadline));
+    }
+
+    #[test]
+    fn a_callers_token_does_not_end_the_hold() {
+        let lost = Lost::default();
+        lost.token().cancel();
+        assert_eq!(lost.cause(), None);
+        assert!(!lost.token().is_cancelled());
+    }
+}

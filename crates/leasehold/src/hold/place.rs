@@ -1,0 +1,240 @@
+//! One attempt's key in etcd, and its removal.
+//!
+//! A [`Place`] owns the key from before its creation is asked for until it is known to be gone. Whatever ends the
+//! attempt, success apart, is its drop: it removes the key in the background, on the library's own thread.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_mvcc::{Compare, DeleteRequest, Instant, Key, Revision, Txn, TxnAnswer};
+
+use super::{LossCause, Lost};
+use crate::error::{Error, Result};
+use crate::etcd::Call;
+use crate::exclusive::Exclusive;
+use crate::lease::{Lease, own_key};
+use crate::runtime::Backoff;
+
+/// How far the creation of the key has come.
+enum Stage {
+    /// It was not asked for, or certainly not carried out.
+    Absent,
+    /// It is under way.
+    Sending(Exclusive<Call<TxnAnswer>>),
+    /// The key may or may not be there.
+    Unknown,
+    /// The key was there, created at this revision.
+    Standing(Revision),
+    /// The key is gone.
+    Left,
+}
+
+pub(crate) struct Place {
+    lease: Arc<Lease>,
+    key: Key,
+    number: u64,
+    lost: Lost,
+    stage: Stage,
+    /// A copy of the creation went unanswered: it may come late and bring the key back.
+    late_copy: bool,
+    /// What must hold besides for the key to be removed.
+    only_if: Option<Compare>,
+}
+
+impl Place {
+    /// A place on a lease, for the key that `name_key` makes of the attempt's number.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the lease is over.
+    pub(crate) fn new(lease: &Arc<Lease>, name_key: impl FnOnce(u64) -> Key) -> Result<Self> {
+        let lost = Lost::default();
+        let (number, key) = lease.join(name_key, &lost)?;
+        Ok(Self { lease: lease.clone(), key, number, lost, stage: Stage::Absent, late_copy: false, only_if: None })
+    }
+
+    /// The same place, whose key is removed only if this holds too.
+    pub(crate) fn only_if(mut self, compare: Compare) -> Self {
+        self.only_if = Some(compare);
+        self
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    pub(crate) fn lost(&self) -> &Lost {
+        &self.lost
+    }
+
+    /// Until when this may count as held. It reads no clock.
+    pub(crate) fn valid_until(&self) -> Instant {
+        self.lease.valid_until_of(self.number)
+    }
+
+    /// Whether the hold lasts for `margin` from now at least; reads the clock, and says at once if it does not.
+    pub(crate) fn ensure(&self, margin: Duration) -> Result<(), LossCause> {
+        if let Some(cause) = self.lost.cause() {
+            return Err(cause);
+        }
+        let now = self.lease.runtime().now();
+        if now >= self.valid_until() {
+            return Err(self.lease.overdue(self.number, now));
+        }
+        if now + margin >= self.valid_until() { Err(LossCause::Deadline) } else { Ok(()) }
+    }
+
+    /// The create revision, once it is known.
+    pub(crate) fn created(&self) -> Option<Revision> {
+        match self.stage {
+            Stage::Standing(revision) => Some(revision),
+            _ => None,
+        }
+    }
+
+    /// The key was seen to be there, created at this revision.
+    pub(crate) fn stands(&mut self, created: Revision) {
+        self.stage = Stage::Standing(created);
+    }
+
+    /// The answer showed that the key was not created.
+    pub(crate) fn is_absent(&mut self) {
+        self.stage = Stage::Absent;
+    }
+
+    /// From now on this is a hold: its own key is watched, and `max_hold` counts.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if it is over already.
+    pub(crate) fn hold(&self, created: Revision) -> Result<()> {
+        self.lease.hold(self.number, created);
+        self.ensure(Duration::ZERO).map_err(|cause| Error::Lost { cause })
+    }
+
+    /// The key was seen to be gone: tells so, with the cause.
+    pub(crate) async fn gone(&self) -> LossCause {
+        own_key::tell(&self.lease, &self.key, &self.lost).await
+    }
+
+    /// Sends a transaction that may create the key. After an answer the caller must say what it showed, by
+    /// [`Place::stands`] or [`Place::is_absent`].
+    ///
+    /// # Cancel safety
+    /// If the place is dropped with this future, the call is finished in the background and undone.
+    pub(crate) async fn send(&mut self, txn: Txn) -> Result<TxnAnswer> {
+        self.stage = Stage::Sending(Exclusive::new(self.lease.etcd().txn(txn)));
+        let stage = &mut self.stage;
+        let answer = poll_fn(|context| match stage {
+            Stage::Sending(call) => call.get_mut().as_mut().poll(context),
+            _ => Poll::Pending,
+        })
+        .await;
+        self.stage = match &answer {
+            Ok(_) => Stage::Unknown,
+            Err(error) if error.is_outcome_unknown() => {
+                self.late_copy = true;
+                self.lease.retire();
+                Stage::Unknown
+            }
+            Err(_) if self.late_copy => Stage::Unknown,
+            Err(_) => Stage::Absent,
+        };
+        answer
+    }
+
+    /// Removes the key. It is gone then, and the answer tells whether this is what removed it. If the answer does not
+    /// come the removal goes on in the background.
+    pub(crate) async fn leave(mut self, cause: LossCause) -> Result<bool> {
+        self.lost.set(cause);
+        if matches!(self.stage, Stage::Absent) && !self.late_copy {
+            return Ok(false);
+        }
+        let answer = self.lease.etcd().txn(self.removal()).await;
+        match answer {
+            Ok(answer) => {
+                self.stage = Stage::Left;
+                Ok(answer.succeeded)
+            }
+            Err(error) => {
+                // Dropped as it stands: the removal starts anew on the lease's thread.
+                self.lease.retire();
+                Err(error)
+            }
+        }
+    }
+
+    fn removal(&self) -> Txn {
+        let txn = removal(&self.lease, &self.key, self.created());
+        match &self.only_if {
+            Some(compare) => txn.when(compare.clone()),
+            None => txn,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.lost.set(LossCause::Released);
+        let removal = self.removal();
+        let stage = std::mem::replace(&mut self.stage, Stage::Left);
+        let (lease, key, number) = (self.lease.clone(), self.key.clone(), self.number);
+        if self.late_copy {
+            lease.doubt(key.clone());
+        }
+        if matches!(stage, Stage::Absent | Stage::Left) {
+            return lease.part(number);
+        }
+        let runtime = lease.runtime().clone();
+        let job = async move {
+            if let Stage::Sending(call) = stage {
+                if call.into_inner().await.is_err_and(|error| error.is_outcome_unknown()) {
+                    lease.retire();
+                    lease.doubt(key.clone());
+                }
+            }
+            remove(&lease, &key, removal).await;
+            lease.part(number);
+        };
+        runtime.spawn_dedicated("remove a key", Box::pin(job)).detach();
+    }
+}
+
+/// The one way by which a key of ours is deleted: only as the creation we know, or, while that is not known, only if it
+/// hangs on our own lease.
+pub(crate) fn removal(lease: &Lease, key: &Key, created: Option<Revision>) -> Txn {
+    let ours = match created {
+        Some(revision) => Compare::created_at(key.clone(), revision),
+        None => Compare::lease(key.clone(), lease.id()),
+    };
+    Txn::new().when(ours).then(DeleteRequest::key(key.clone()))
+}
+
+/// Removes a key, however long it takes, until it is known to be gone or goes with its lease.
+pub(crate) async fn remove(lease: &Lease, key: &Key, removal: Txn) {
+    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+    loop {
+        match lease.dedicated().txn(removal.clone()).await {
+            Ok(_) | Err(Error::Closed { .. }) => return,
+            Err(error) if error.is_transient() && !lease.is_surely_dead() => {
+                lease.retire();
+                tracing::debug!(%key, %error, "the key is not known to be removed yet");
+                backoff.pause(&**lease.runtime()).await;
+            }
+            Err(error) => {
+                tracing::warn!(%key, lease = %lease.id(), %error, "the key could not be removed; it goes with its lease");
+                return;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").field("key", &self.key).field("created", &self.created()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,392 @@
+//! One etcd lease kept alive, and the attempts and holds that live on it.
+//!
+//! A [`Lease`] lives once: it is granted, renewed for as long as it is needed, and ends, after which everything on it
+//! is lost. A [`Session`](crate::Session) goes on to the next one.
+
+mod keeper;
+pub(crate) mod own_key;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_mvcc::{Code, Header, Instant, Key, LeaseGrantAnswer, LeaseGrantRequest, LeaseId, Revision};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, Result};
+use crate::etcd::{Call, Etcd};
+use crate::hold::{LossCause, Lost};
+use crate::name::Ttl;
+use crate::runtime::{Backoff, Runtime, Task, before};
+
+/// How long a hold must last before its key is watched. Most are shorter, and are spared the traffic; whoever loses the
+/// key earlier learns it this much later, which only concerns keys deleted by hand.
+const WATCH_AFTER: Duration = Duration::from_millis(50);
+
+/// How long [`Lease::close`] waits to hear that the lease is revoked.
+const CLOSE_BOUND: Duration = Duration::from_millis(1500);
+
+#[derive(Debug)]
+pub(crate) struct Lease {
+    id: LeaseId,
+    granted: Duration,
+    max_hold: Option<Duration>,
+    etcd: Arc<dyn Etcd>,
+    dedicated: Arc<dyn Etcd>,
+    runtime: Arc<dyn Runtime>,
+    state: crate::exclusive::Exclusive<State>,
+    /// Wakes the keeper.
+    changed: Notify,
+    /// Set when the keeper has done all it will ever do.
+    done: CancellationToken,
+}
+
+#[derive(Debug)]
+struct State {
+    /// When the last grant or renewal that counts was sent.
+    sent: Instant,
+    valid_until: Instant,
+    end: Option<LossCause>,
+    /// Takes no new attempts, and is revoked once nobody is on it.
+    retired: bool,
+    /// To be left to itself: neither renewed nor revoked.
+    orphaned: bool,
+    /// To be revoked now, whoever is on it.
+    closing: bool,
+    revoked: bool,
+    members: BTreeMap<u64, Member>,
+    next_number: u64,
+    /// The keeper is awake enough to see a new hold in time.
+    ticking: bool,
+    /// Keys that a late copy of a request may bring back while the lease lives.
+    doubtful: BTreeSet<Key>,
+    /// A key that the caller may read, for the read that confirms a renewal.
+    probe: Option<Key>,
+}
+
+/// One attempt, waiting or holding.
+#[derive(Debug)]
+struct Member {
+    key: Key,
+    lost: Lost,
+    held: Option<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    since: Instant,
+    until: Instant,
+    created: Revision,
+    watch: Option<Task>,
+}
+
+/// What a lease is asked to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeaseTerms {
+    pub(crate) ttl: Ttl,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+impl Lease {
+    /// Has a lease granted and keeps it alive.
+    ///
+    /// # Cancel safety
+    /// If dropped, a lease that was granted all the same is revoked in the background.
+    pub(crate) async fn open(etcd: &Arc<dyn Etcd>, terms: LeaseTerms) -> Result<Arc<Self>> {
+        let runtime = etcd.runtime();
+        loop {
+            let id = LeaseId::new((runtime.random_u64() >> 1).max(1).cast_signed());
+            let sent = runtime.now();
+            let mut grant = Grant { id, etcd: etcd.clone(), call: None };
+            match grant.send(terms.ttl).await {
+                Ok(answer) => return Ok(Self::start(etcd, terms, answer, sent)),
+                // Another lease has this number by chance.
+                Err(error) if error.refusal().is_some_and(|no| no.code == Code::FailedPrecondition) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn start(etcd: &Arc<dyn Etcd>, terms: LeaseTerms, answer: LeaseGrantAnswer, sent: Instant) -> Arc<Self> {
+        let granted = Duration::from_secs(u64::try_from(answer.ttl).unwrap_or(0));
+        let lease = Arc::new(Self {
+            id: answer.id,
+            granted,
+            max_hold: terms.max_hold,
+            etcd: etcd.clone(),
+            dedicated: etcd.dedicated(),
+            runtime: etcd.runtime(),
+            state: crate::exclusive::Exclusive::new(State {
+                sent,
+                valid_until: valid_until(sent, granted),
+                end: None,
+                retired: false,
+                orphaned: false,
+                closing: false,
+                revoked: false,
+                members: BTreeMap::new(),
+                next_number: 0,
+                ticking: false,
+                doubtful: BTreeSet::new(),
+                probe: None,
+            }),
+            changed: Notify::new(),
+            done: CancellationToken::new(),
+        });
+        tracing::debug!(lease = %lease.id, ttl = ?granted, "lease granted");
+        lease.runtime.spawn_dedicated("keep a lease", Box::pin(keeper::keep(lease.clone(), answer.header))).detach();
+        lease
+    }
+
+    pub(crate) fn id(&self) -> LeaseId {
+        self.id
+    }
+
+    pub(crate) fn etcd(&self) -> &Arc<dyn Etcd> {
+        &self.etcd
+    }
+
+    pub(crate) fn dedicated(&self) -> &Arc<dyn Etcd> {
+        &self.dedicated
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
+    }
+
+    /// The time to live that the server granted.
+    pub(crate) fn granted(&self) -> Duration {
+        self.granted
+    }
+
+    pub(crate) fn valid_until(&self) -> Instant {
+        self.state.lock().valid_until
+    }
+
+    /// Whether new attempts may come: alive by the clock, and not retired.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.state.lock();
+        state.end.is_none() && !state.retired && self.runtime.now() < state.valid_until
+    }
+
+    /// Whether the server cannot know it any more, barring leader changes.
+    pub(crate) fn is_surely_dead(&self) -> bool {
+        let state = self.state.lock();
+        state.revoked || (state.end.is_some() && self.runtime.now() > state.sent + self.granted * 2)
+    }
+
+    /// Adds an attempt.
+    pub(crate) fn join(&self, name_key: impl FnOnce(u64) -> Key, lost: &Lost) -> Result<(u64, Key)> {
+        let mut state = self.state.lock();
+        if let Some(cause) = state.end {
+            return Err(Error::Lost { cause });
+        }
+        let number = state.next_number;
+        state.next_number += 1;
+        let key = name_key(number);
+        state.probe = Some(key.clone());
+        state.members.insert(number, Member { key: key.clone(), lost: lost.clone(), held: None });
+        Ok((number, key))
+    }
+
+    /// An attempt has become a hold.
+    pub(crate) fn hold(&self, number: u64, created: Revision) {
+        let since = self.runtime.now();
+        let mut state = self.state.lock();
+        let until = self.max_hold.map_or(Instant::NEVER, |max| since + max);
+        let Some(member) = state.members.get_mut(&number) else { return };
+        member.held = Some(Held { since, until, created, watch: None });
+        if !std::mem::replace(&mut state.ticking, true) || self.max_hold.is_some() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Takes an attempt out: its key is gone, or was never there.
+    pub(crate) fn part(&self, number: u64) {
+        let mut state = self.state.lock();
+        let member = state.members.remove(&number);
+        if state.retired && state.members.is_empty() {
+            self.changed.notify_one();
+        }
+        // Its watch is closed outside the lock.
+        drop(state);
+        drop(member);
+    }
+
+    /// No new attempts: something on it cannot be known for sure until it is dead.
+    pub(crate) fn retire(&self) {
+        let mut state = self.state.lock();
+        if !std::mem::replace(&mut state.retired, true) && state.members.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// A late copy of a request may bring this key back: it is removed again with each renewal.
+    pub(crate) fn doubt(&self, key: Key) {
+        self.state.lock().doubtful.insert(key);
+    }
+
+    pub(crate) fn valid_until_of(&self, number: u64) -> Instant {
+        let state = self.state.lock();
+        let held = state.members.get(&number).and_then(|member| member.held.as_ref());
+        held.map_or(state.valid_until, |held| held.until.min(state.valid_until))
+    }
+
+    /// The clock has passed what `number` may count on: says so to everyone it concerns.
+    pub(crate) fn overdue(&self, number: u64, now: Instant) -> LossCause {
+        if now >= self.valid_until() {
+            return self.end(LossCause::Deadline);
+        }
+        let lost = self.state.lock().members.get(&number).map(|member| member.lost.clone());
+        lost.map_or(LossCause::Released, |lost| {
+            lost.set(LossCause::MaxHold);
+            lost.cause().unwrap_or(LossCause::MaxHold)
+        })
+    }
+
+    /// Everything on it is lost. The first cause stays, and is returned.
+    pub(crate) fn end(&self, cause: LossCause) -> LossCause {
+        let (first, told) = {
+            let mut state = self.state.lock();
+            let first = *state.end.get_or_insert(cause);
+            let told: Vec<Lost> = state.members.values().map(|member| member.lost.clone()).collect();
+            (first, told)
+        };
+        // Outside the lock: telling wakes tasks of the caller's.
+        let mut tasks = 0;
+        for lost in told {
+            tasks += usize::from(lost.set(first));
+        }
+        if tasks > 0 && first != LossCause::Closed {
+            tracing::warn!(lease = %self.id, cause = ?first, holds = tasks, "holds and waits lost: {first}");
+        }
+        self.changed.notify_one();
+        first
+    }
+
+    /// Ends it and has it revoked; bounded.
+    pub(crate) async fn close(&self) -> Result<()> {
+        self.state.lock().closing = true;
+        self.end(LossCause::Closed);
+        before(&*self.runtime, self.runtime.now() + CLOSE_BOUND, self.done.cancelled()).await;
+        if self.state.lock().revoked {
+            return Ok(());
+        }
+        Err(Error::OutcomeUnknown {
+            operation: "revoke a session's lease",
+            endpoint: "the session's endpoints".into(),
+            cause: format!("no answer within {CLOSE_BOUND:?}; lease {} ends by itself within {:?}", self.id, self.granted),
+        })
+    }
+
+    /// Leaves it to itself.
+    pub(crate) fn orphan(&self) {
+        self.state.lock().orphaned = true;
+        self.end(LossCause::Closed);
+    }
+}
+
+/// When a hold stops counting: the server's clock for the lease began at or after `sent`, so it cannot end before
+/// `sent + ttl` on a clock of the same rate; the margin pays for rates that differ.
+fn valid_until(sent: Instant, ttl: Duration) -> Instant {
+    let margin = (ttl / 10).max(Duration::from_millis(500));
+    sent + ttl.saturating_sub(margin)
+}
+
+/// A grant under way. If it is dropped unfinished, or its answer is lost, the lease is revoked by its number.
+struct Grant {
+    id: LeaseId,
+    etcd: Arc<dyn Etcd>,
+    call: Option<Call<LeaseGrantAnswer>>,
+}
+
+impl Grant {
+    async fn send(&mut self, ttl: Ttl) -> Result<LeaseGrantAnswer> {
+        let call = self.call.insert(self.etcd.lease_grant(LeaseGrantRequest { ttl: ttl.as_secs(), id: self.id }));
+        let answer = call.await;
+        let unknown = answer.as_ref().is_err_and(Error::is_outcome_unknown);
+        self.call = unknown.then(|| Box::pin(std::future::ready(answer.clone())) as Call<LeaseGrantAnswer>);
+        answer
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let Some(call) = self.call.take() else { return };
+        let (id, runtime) = (self.id, self.etcd.runtime());
+        let (dedicated, clock) = (self.etcd.dedicated(), runtime.clone());
+        let job = async move {
+            // A lease that was refused is not there; of one that was not heard of nobody knows.
+            if call.await.is_err_and(|error| !error.is_outcome_unknown()) {
+                return;
+            }
+            revoke(&dedicated, &*clock, id, clock.now() + Duration::from_secs(30)).await;
+        };
+        runtime.spawn_dedicated("revoke an unwanted lease", Box::pin(job)).detach();
+    }
+}
+
+/// Revokes a lease; tries until it is known to be gone or `until` is past. Says whether it is known.
+async fn revoke(etcd: &Arc<dyn Etcd>, runtime: &dyn Runtime, id: LeaseId, until: Instant) -> bool {
+    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+    loop {
+        match before(runtime, until, etcd.lease_revoke(id)).await {
+            Some(Ok(_)) => return true,
+            Some(Err(error)) if error.refusal().is_some_and(|no| no.code == Code::NotFound) => return true,
+            Some(Err(error)) if error.is_transient() && runtime.now() < until => backoff.pause(runtime).await,
+            Some(Err(error)) => {
+                tracing::debug!(lease = %id, %error, "the lease is not revoked; it ends by itself");
+                return false;
+            }
+            None => return false,
+        }
+    }
+}
+
+/// What answers must agree on to come from one cluster with one history.
+#[derive(Clone, Copy, Debug)]
+struct Lineage(Header);
+
+impl Lineage {
+    /// Takes a linearizable answer to a request sent after the last one came.
+    fn follow(&mut self, next: Header) -> Result<(), LossCause> {
+        let last = std::mem::replace(&mut self.0, next);
+        if next.cluster_id != last.cluster_id {
+            return Err(LossCause::ClusterChanged);
+        }
+        if next.revision < last.revision || next.raft_term < last.raft_term {
+            return Err(LossCause::Restored);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deadline_counts_from_the_sending_and_keeps_a_margin() {
+        let sent = Instant::from_nanos(0) + Duration::from_secs(100);
+        assert_eq!(valid_until(sent, Duration::from_secs(15)).since(sent), Duration::from_millis(13_500));
+        assert_eq!(valid_until(sent, Duration::from_secs(2)).since(sent), Duration::from_millis(1500));
+        assert_eq!(valid_until(sent, Duration::ZERO), sent);
+    }
+
+    #[test]
+    fn a_history_that_goes_back_is_a_restore() {
+        let header = |cluster_id, revision, raft_term| Header {
+            cluster_id,
+            member_id: 1,
+            revision: Revision::new(revision),
+            raft_term,
+        };
+        let follow = |next| Lineage(header(7, 100, 3)).follow(next);
+        assert_eq!(follow(header(7, 100, 3)), Ok(()));
+        assert_eq!(follow(header(7, 101, 4)), Ok(()));
+        assert_eq!(follow(header(7, 99, 4)), Err(LossCause::Restored));
+        assert_eq!(follow(header(7, 100, 2)), Err(LossCause::Restored));
+        assert_eq!(follow(header(8, 200, 4)), Err(LossCause::ClusterChanged));
+    }
+}

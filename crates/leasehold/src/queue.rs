@@ -1,0 +1,302 @@
+//! The ordered queue of a lock: entering it, looking at it, waiting in it and leaving it.
+//!
+//! An attempt's entry is a key below `NAME/` on the attempt's lease; its rank is the key's create revision. A hold is
+//! proven by one linearizable answer that shows the own entry and none before it. Events are hints: whatever stirs a
+//! wait leads to a new look, and only looks decide.
+
+mod entry;
+mod wait;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::Either;
+use leasehold_mvcc::{
+    Code, Compare, CompareResult, CompareTarget, Key, KeyValue, PutRequest, RangeAnswer, RangeRequest, Revision,
+    SortOrder, SortTarget, Txn, TxnAnswer, TxnOpAnswer,
+};
+
+pub(crate) use entry::Author;
+pub use entry::{Entry, Who};
+
+use crate::error::{Error, Result};
+use crate::etcd::Etcd;
+use crate::hold::place::Place;
+use crate::hold::{Guard, LossCause};
+use crate::lease::Lease;
+use crate::name::LockName;
+use crate::runtime::{Backoff, race};
+use wait::Wait;
+
+/// How many entries one look reads at first.
+const PAGE: i64 = 16;
+
+/// How many entries one page of a list holds: small enough for any client's message limit.
+const LIST_PAGE: i64 = 1000;
+
+/// The delays between the tries of one step.
+fn backoff() -> Backoff {
+    Backoff::new(Duration::from_millis(20), Duration::from_secs(1))
+}
+
+/// Whether an attempt may stand in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entering {
+    /// Enter in any case, and wait.
+    Queue,
+    /// Enter only if nobody is there.
+    IfFree,
+}
+
+/// What a try came to.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    /// The lock is held; proven at this revision.
+    Held { at: Revision },
+    /// Somebody else is there.
+    Busy(Entry),
+}
+
+/// What an answer showed of the queue as it concerns one attempt.
+#[derive(Debug)]
+enum Sight {
+    /// The own entry, and none before it, both at `at`.
+    First { at: Revision },
+    /// The own entry and the nearest before it, both at `at`.
+    Behind { ahead: KeyValue, at: Revision },
+    /// The own entry is there; what is before it must be looked up.
+    Unclear,
+    /// The own entry is not there, since somebody else's is.
+    NotEntered { holder: Entry },
+    /// The own entry was there and is gone.
+    Gone,
+}
+
+/// One attempt at a lock, from its entry to its end.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    name: &'a LockName,
+    place: Place,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(lease: &Arc<Lease>, name: &'a LockName) -> Result<Self> {
+        let place = Place::new(lease, |number| name.attempt(lease.id(), number))?;
+        Ok(Self { name, place })
+    }
+
+    /// Enters the queue and waits for its turn.
+    pub(crate) async fn queue(&mut self, author: &Author) -> Result<Revision> {
+        let mut wait = Wait::default();
+        let mut sight = self.enter(author, Entering::Queue).await?;
+        loop {
+            match sight {
+                Sight::First { at } => return Ok(at),
+                Sight::Behind { ahead, at } => {
+                    wait.behind(&self.place, &ahead, at).await?;
+                    sight = self.look().await?;
+                }
+                Sight::Unclear => sight = self.look().await?,
+                Sight::NotEntered { .. } | Sight::Gone => return Err(Error::Lost { cause: self.place.gone().await }),
+            }
+        }
+    }
+
+    /// Takes the lock if nobody else is there; else leaves no entry and tells who is.
+    pub(crate) async fn try_now(&mut self, author: &Author) -> Result<Tried> {
+        let mut sight = self.enter(author, Entering::IfFree).await?;
+        if matches!(sight, Sight::Unclear) && self.place.created().is_none() {
+            // Only keys of nested locks stand there: the one transaction cannot tell, so enter and look.
+            sight = self.enter(author, Entering::Queue).await?;
+        }
+        loop {
+            match sight {
+                Sight::First { at } => return Ok(Tried::Held { at }),
+                Sight::Behind { ahead, .. } => return Ok(Tried::Busy(Entry::read(&ahead))),
+                Sight::NotEntered { holder } => return Ok(Tried::Busy(holder)),
+                Sight::Unclear => sight = self.look().await?,
+                Sight::Gone => return Err(Error::Lost { cause: self.place.gone().await }),
+            }
+        }
+    }
+
+    /// The guard, for an attempt that was seen first at `at`.
+    pub(crate) fn into_guard(self, at: Revision) -> Result<Guard> {
+        let Some(created) = self.place.created() else {
+            return Err(Error::Protocol { endpoint: "etcd".into(), why: "a hold was proven without its key".into() });
+        };
+        Guard::proven(self.place, self.name, created, at)
+    }
+
+    /// Leaves the queue, and says so once the entry is gone.
+    pub(crate) async fn leave(self) -> Result<()> {
+        self.place.leave(LossCause::Released).await.map(drop)
+    }
+
+    /// Sends the transaction that enters the queue, again and again until it is answered: the key is the attempt's own,
+    /// so the copies are one.
+    async fn enter(&mut self, author: &Author, entering: Entering) -> Result<Sight> {
+        let runtime = self.place.lease().runtime().clone();
+        let txn = self.entry(author.sign(runtime.wall_clock()), entering);
+        let lost = self.place.lost().clone();
+        let mut backoff = backoff();
+        loop {
+            match race(lost.wait(), self.place.send(txn.clone())).await {
+                Either::Left(cause) => return Err(Error::Lost { cause }),
+                Either::Right(Ok(answer)) => return self.entered(answer, entering),
+                Either::Right(Err(error)) if error.is_transient() => {
+                    tracing::debug!(lock = %self.name, %error, "entering the queue again");
+                    if let Either::Left(cause) = race(lost.wait(), backoff.pause(&*runtime)).await {
+                        // The failure says more than that time ran out.
+                        tracing::debug!(lock = %self.name, ?cause, "gave up entering");
+                        return Err(error);
+                    }
+                }
+                Either::Right(Err(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn entry(&self, value: Bytes, entering: Entering) -> Txn {
+        let key = self.place.key().clone();
+        let queue = RangeRequest::range(self.name.queue());
+        let put = PutRequest::new(key.clone(), value).on(self.place.lease().id());
+        let own = RangeRequest::key(key.clone());
+        let (condition, view) = match entering {
+            Entering::Queue => {
+                (Compare::absent(key), queue.sorted(SortTarget::Create, SortOrder::Descend).limited(2))
+            }
+            // Holds if there is no key in the range at all.
+            Entering::IfFree => (
+                Compare {
+                    range: self.name.queue(),
+                    target: CompareTarget::Create(Revision::ZERO),
+                    result: CompareResult::Equal,
+                },
+                queue.sorted(SortTarget::Create, SortOrder::Ascend).limited(PAGE),
+            ),
+        };
+        Txn::new().when(condition).then(put).then(view.clone()).otherwise(own).otherwise(view)
+    }
+
+    /// Reads the answer to [`Attempt::entry`].
+    fn entered(&mut self, answer: TxnAnswer, entering: Entering) -> Result<Sight> {
+        let at = answer.header.revision;
+        let view = answer.ops.get(1).and_then(TxnOpAnswer::as_range).ok_or_else(malformed)?;
+        if answer.succeeded {
+            self.place.stands(at);
+            if view.count == 1 {
+                return Ok(Sight::First { at });
+            }
+            // The two last are this entry and the one before it, unless that is a nested lock's.
+            let ahead = view.kvs.iter().find(|kv| kv.key != *self.place.key());
+            return Ok(match ahead.filter(|kv| self.name.owns(&kv.key)) {
+                Some(ahead) => Sight::Behind { ahead: ahead.clone(), at },
+                None => Sight::Unclear,
+            });
+        }
+        let own = answer.ops.first().and_then(TxnOpAnswer::as_range).ok_or_else(malformed)?;
+        if let Some(own) = own.kvs.first() {
+            // An earlier copy of this request was carried out.
+            self.place.stands(own.create_revision);
+            return Ok(Sight::Unclear);
+        }
+        self.place.is_absent();
+        match (entering, view.kvs.iter().find(|kv| self.name.owns(&kv.key))) {
+            (Entering::Queue, _) => Err(malformed()),
+            (Entering::IfFree, Some(first)) => Ok(Sight::NotEntered { holder: Entry::read(first) }),
+            (Entering::IfFree, None) => Ok(Sight::Unclear),
+        }
+    }
+
+    /// Looks until there is an answer, or the lease is lost.
+    async fn look(&self) -> Result<Sight> {
+        let runtime = self.place.lease().runtime();
+        let mut backoff = backoff();
+        loop {
+            match race(self.place.lost().wait(), self.look_once()).await {
+                Either::Left(cause) => return Err(Error::Lost { cause }),
+                Either::Right(Err(error)) if error.is_transient() => backoff.pause(&**runtime).await,
+                Either::Right(sight) => return sight,
+            }
+        }
+    }
+
+    /// The own entry, and the nearest before it. Entries before it can only go, never come, so pages read one after the
+    /// other prove as much as one answer would: what counts is the last.
+    async fn look_once(&self) -> Result<Sight> {
+        let Some(created) = self.place.created() else { return Err(malformed()) };
+        let (mut newest, mut limit) = (created.previous(), PAGE);
+        loop {
+            let before = RangeRequest { max_create_revision: newest, ..RangeRequest::range(self.name.queue()) }
+                .sorted(SortTarget::Create, SortOrder::Descend)
+                .limited(limit);
+            let own = RangeRequest::key(self.place.key().clone());
+            let answer = self.place.lease().etcd().txn(Txn::new().then(own).then(before)).await?;
+            let at = answer.header.revision;
+            let [own, before] = ranges(&answer)?;
+            if own.kvs.first().is_none_or(|own| own.create_revision != created) {
+                return Ok(Sight::Gone);
+            }
+            if let Some(ahead) = before.kvs.iter().find(|kv| self.name.owns(&kv.key)) {
+                return Ok(Sight::Behind { ahead: ahead.clone(), at });
+            }
+            match before.kvs.last() {
+                // The next page begins with this one's last revision again, at which more keys may have been made, and
+                // is larger, so that it gets on even if all were.
+                Some(oldest) if before.more => (newest, limit) = (oldest.create_revision, limit * 2),
+                _ => return Ok(Sight::First { at }),
+            }
+        }
+    }
+}
+
+/// The first entry of a lock's queue: who holds it.
+pub(crate) async fn first(etcd: &dyn Etcd, name: &LockName) -> Result<Option<Entry>> {
+    let request = RangeRequest::range(name.queue()).sorted(SortTarget::Create, SortOrder::Ascend).limited(PAGE);
+    let page = etcd.range(request).await?;
+    match page.kvs.iter().find(|kv| name.owns(&kv.key)) {
+        None if page.more => Ok(entries(etcd, name).await?.into_iter().next()),
+        first => Ok(first.map(Entry::read)),
+    }
+}
+
+/// A lock's whole queue as of one revision, holder first.
+pub(crate) async fn entries(etcd: &dyn Etcd, name: &LockName) -> Result<Vec<Entry>> {
+    let mut range = name.queue();
+    let mut as_of = Revision::ZERO;
+    let mut entries = Vec::new();
+    loop {
+        let request = RangeRequest { revision: as_of, ..RangeRequest::range(range.clone()).limited(LIST_PAGE) };
+        let page = match etcd.range(request).await {
+            Err(error) if error.refusal().is_some_and(|no| no.code == Code::OutOfRange) => {
+                // Compacted between two pages: begin again, at a revision that is there.
+                (range, as_of) = (name.queue(), Revision::ZERO);
+                entries.clear();
+                continue;
+            }
+            page => page?,
+        };
+        as_of = if as_of.is_zero() { page.header.revision } else { as_of };
+        entries.extend(page.kvs.iter().filter(|kv| name.owns(&kv.key)).map(Entry::read));
+        match page.kvs.last() {
+            Some(last) if page.more => range.start = Key::from([last.key.as_bytes(), b"\0"].concat()),
+            _ => break,
+        }
+    }
+    entries.sort_by_key(|entry| entry.create_revision);
+    Ok(entries)
+}
+
+fn ranges(answer: &TxnAnswer) -> Result<[&RangeAnswer; 2]> {
+    let mut ranges = answer.ops.iter().map(TxnOpAnswer::as_range);
+    match (ranges.next().flatten(), ranges.next().flatten()) {
+        (Some(first), Some(second)) => Ok([first, second]),
+        _ => Err(malformed()),
+    }
+}
+
+fn malformed() -> Error {
+    Error::Protocol { endpoint: "etcd".into(), why: "the answer to a queue's transaction lacks a part".into() }
+}

@@ -1,0 +1,228 @@
+//! A session: a lease kept alive, and the next one when it is lost.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_mvcc::LeaseId;
+use tokio::sync::Mutex;
+
+use crate::error::{Error, Result};
+use crate::etcd::Etcd;
+use crate::exclusive::Exclusive;
+use crate::lease::{Lease, LeaseTerms};
+use crate::name::Ttl;
+use crate::queue::Author;
+use crate::runtime::{Instant, Runtime};
+
+/// A connection to etcd with a lease that is kept alive: what locks are taken on.
+///
+/// One session serves any number of locks and tasks of a process; a clone is another handle on the same one. Its lease
+/// is renewed by a thread of the library's own, so it lives on while your runtime is busy or blocked, and ends with the
+/// process. When a lease is lost, the guards on it are lost, and the next call gets a new lease by itself.
+///
+/// When the last handle is dropped no new attempts can come; the lease is revoked in the background once the last guard
+/// on it has gone.
+///
+/// ```
+/// use leasehold::{Embedded, Mutex, Session};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let session = Session::open(Embedded::start()?).await?;
+/// let guard = Mutex::new(&session, "nightly".parse()?).lock().await?;
+/// guard.release().await?;
+/// session.close().await?;
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Session {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    etcd: Arc<dyn Etcd>,
+    terms: LeaseTerms,
+    author: Author,
+    current: Exclusive<Option<Arc<Lease>>>,
+    /// One task at a time asks for a new lease; the others wait for it.
+    opening: Mutex<()>,
+    closed: AtomicBool,
+}
+
+/// The settings of a [`Session`], see [`Session::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is opened"]
+pub struct SessionBuilder {
+    etcd: Arc<dyn Etcd>,
+    terms: LeaseTerms,
+    program: Option<String>,
+}
+
+impl SessionBuilder {
+    /// The lease's time to live; 15 s if not set. The server may grant more, and then that counts.
+    pub fn ttl(mut self, ttl: Ttl) -> Self {
+        self.terms.ttl = ttl;
+        self
+    }
+
+    /// The longest any one hold may last. Then its guard is lost ([`LossCause::MaxHold`](crate::LossCause::MaxHold))
+    /// and its key removed, though the lease lives on. Not limited if not set.
+    pub fn max_hold(mut self, limit: Duration) -> Self {
+        self.terms.max_hold = Some(limit);
+        self
+    }
+
+    /// What the others are told is holding or waiting; the program's file name if not set.
+    pub fn program(mut self, program: impl Into<String>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
+    /// Opens the session: has its first lease granted.
+    ///
+    /// # Errors
+    /// What kept etcd from granting it.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing behind: a lease granted all the same is revoked in the background.
+    pub async fn open(self) -> Result<Session> {
+        let shared = Shared {
+            author: Author::new(self.program),
+            etcd: self.etcd,
+            terms: self.terms,
+            current: Exclusive::new(None),
+            opening: Mutex::new(()),
+            closed: AtomicBool::new(false),
+        };
+        let session = Session { shared: Arc::new(shared) };
+        session.lease().await?;
+        Ok(session)
+    }
+}
+
+impl Session {
+    /// Opens a session with the default settings.
+    ///
+    /// # Errors
+    /// What kept etcd from granting its lease.
+    ///
+    /// # Cancel safety
+    /// As [`SessionBuilder::open`].
+    pub async fn open(etcd: impl Into<Arc<dyn Etcd>>) -> Result<Self> {
+        Self::builder(etcd).open().await
+    }
+
+    /// A session with settings.
+    pub fn builder(etcd: impl Into<Arc<dyn Etcd>>) -> SessionBuilder {
+        SessionBuilder { etcd: etcd.into(), terms: LeaseTerms::default(), program: None }
+    }
+
+    /// The etcd it is a session of.
+    pub fn etcd(&self) -> &Arc<dyn Etcd> {
+        &self.shared.etcd
+    }
+
+    /// The clock that [`Session::valid_until`] and the guards' deadlines are read on.
+    pub fn runtime(&self) -> Arc<dyn Runtime> {
+        self.shared.etcd.runtime()
+    }
+
+    /// The lease that attempts are made on at present; `None` between the loss of one and the grant of the next.
+    pub fn lease_id(&self) -> Option<LeaseId> {
+        self.current().map(|lease| lease.id())
+    }
+
+    /// The time to live that the server granted, which may be more than was asked for.
+    pub fn granted_ttl(&self) -> Option<Duration> {
+        self.current().map(|lease| lease.granted())
+    }
+
+    /// Until when the present lease is valid if nothing more is heard from etcd.
+    pub fn valid_until(&self) -> Option<Instant> {
+        self.current().map(|lease| lease.valid_until())
+    }
+
+    /// Ends the session: its guards and waits are lost, its lease is revoked and every key on it goes. It ends within
+    /// two seconds whatever the network does.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] if the revocation was not confirmed in that time. It goes on in the background, and
+    /// the lease ends by itself.
+    ///
+    /// # Cancel safety
+    /// Once polled it takes effect, dropped or not.
+    pub async fn close(&self) -> Result<()> {
+        match self.shut() {
+            Some(lease) => lease.close().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the session here and leaves its lease to itself: not renewed, not revoked. Its keys stay until it expires,
+    /// so others stay excluded until then. Guards are lost.
+    ///
+    /// Returns the lease, if there was one.
+    pub fn orphan(&self) -> Option<LeaseId> {
+        let lease = self.shut()?;
+        lease.orphan();
+        Some(lease.id())
+    }
+
+    fn shut(&self) -> Option<Arc<Lease>> {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.current.lock().take()
+    }
+
+    fn current(&self) -> Option<Arc<Lease>> {
+        self.shared.current.lock().clone().filter(|lease| lease.is_open())
+    }
+
+    pub(crate) fn author(&self) -> &Author {
+        &self.shared.author
+    }
+
+    /// The lease for a new attempt; a new one if the last is lost or retired.
+    pub(crate) async fn lease(&self) -> Result<Arc<Lease>> {
+        if let Some(lease) = self.usable()? {
+            return Ok(lease);
+        }
+        let _one_at_a_time = self.shared.opening.lock().await;
+        if let Some(lease) = self.usable()? {
+            return Ok(lease);
+        }
+        let fresh = Lease::open(&self.shared.etcd, self.shared.terms).await?;
+        let before = self.shared.current.lock().replace(fresh.clone());
+        if let Some(before) = before {
+            before.retire();
+        }
+        if self.shared.closed.load(Ordering::Acquire) {
+            // Closed while the grant was under way.
+            self.shut();
+            fresh.retire();
+        }
+        self.usable()?.ok_or(Error::TimedOut { operation: "granting a lease", after: fresh.granted() })
+    }
+
+    fn usable(&self) -> Result<Option<Arc<Lease>>> {
+        if self.shared.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed { what: "the session" });
+        }
+        Ok(self.current())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(lease) = self.current.get_mut().take() {
+            lease.retire();
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("lease", &self.lease_id()).finish_non_exhaustive()
+    }
+}
