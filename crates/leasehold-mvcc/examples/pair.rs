@@ -6,8 +6,8 @@
 use std::hint::black_box;
 
 use leasehold_mvcc::{
-    Answer, Command, Compare, DeleteRequest, Instant, KeyRange, LeaseGrantRequest, LeaseId, PutRequest, RangeRequest,
-    Revision, SortOrder, SortTarget, Store, StoreOptions, Txn,
+    Answer, Command, Compare, DeleteRequest, Instant, KeyRange, LeaseGrantRequest, LeaseId, PutRequest,
+    RangeRequest, Revision, SortOrder, SortTarget, Store, StoreOptions, Txn,
 };
 
 const ROUNDS: u32 = 10_000;
@@ -61,9 +61,8 @@ fn requests(round: u32, from: Revision) -> Vec<Txn> {
             .otherwise(queue);
         requests.push(claim);
         revision = revision.next();
-        requests.push(
-            Txn::new().when(Compare::created_at(key.clone(), revision)).then(DeleteRequest::key(key)),
-        );
+        requests
+            .push(Txn::new().when(Compare::created_at(key.clone(), revision)).then(DeleteRequest::key(key)));
         revision = revision.next();
     }
     requests

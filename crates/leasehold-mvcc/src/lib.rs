@@ -33,11 +33,12 @@ mod store;
 mod txn;
 
 pub use answer::{
-    Answer, CompactAnswer, DeleteAnswer, Header, KeepAliveAnswer, KeyValue, LeaseGrantAnswer, LeaseRevokeAnswer,
-    LeaseTimeToLiveAnswer, LeasesAnswer, PutAnswer, RangeAnswer, TxnAnswer, TxnOpAnswer,
+    Answer, CompactAnswer, DeleteAnswer, Header, KeepAliveAnswer, KeyValue, LeaseGrantAnswer,
+    LeaseRevokeAnswer, LeaseTimeToLiveAnswer, LeasesAnswer, PutAnswer, RangeAnswer, TxnAnswer, TxnOpAnswer,
 };
 pub use command::{
-    Command, CompactRequest, DeleteRequest, LeaseGrantRequest, PutRequest, RangeRequest, SortOrder, SortTarget,
+    Command, CompactRequest, DeleteRequest, LeaseGrantRequest, PutRequest, RangeRequest, SortOrder,
+    SortTarget,
 };
 pub use error::{Code, StoreError};
 pub use event::{Commit, Event, EventKind, WatchId, WatchRequest, WatchResponse};

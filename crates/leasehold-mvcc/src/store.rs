@@ -191,7 +191,9 @@ impl Store {
             Command::LeaseGrant(request) => self.grant(request, now).map(Answer::LeaseGrant),
             Command::LeaseKeepAlive(id) => Ok(Answer::LeaseKeepAlive(self.keep_alive(id, now))),
             Command::LeaseRevoke(id) => self.revoke(id, &mut commits).map(Answer::LeaseRevoke),
-            Command::LeaseTimeToLive(id, keys) => Ok(Answer::LeaseTimeToLive(self.time_to_live(id, keys, now))),
+            Command::LeaseTimeToLive(id, keys) => {
+                Ok(Answer::LeaseTimeToLive(self.time_to_live(id, keys, now)))
+            }
             Command::Leases => {
                 Ok(Answer::Leases(LeasesAnswer { header: self.header(), leases: self.leases.ids() }))
             }
@@ -213,7 +215,11 @@ impl Store {
         Ok(answer)
     }
 
-    fn delete(&mut self, request: &DeleteRequest, commits: &mut Vec<Commit>) -> Result<DeleteAnswer, StoreError> {
+    fn delete(
+        &mut self,
+        request: &DeleteRequest,
+        commits: &mut Vec<Commit>,
+    ) -> Result<DeleteAnswer, StoreError> {
         check::delete(request)?;
         self.check_size(|| size::delete(request))?;
         let mut writer = self.writer();

@@ -80,8 +80,9 @@ impl From<Txn> for TxnOp {
     }
 }
 
-/// One comparison. Over a range it must hold for every key of it; over a range with no keys it holds, except that a
-/// comparison of values never holds where there is no key (etcd's rules, learnt by differential test).
+/// One comparison. Over a range it must hold for every key of it. Where there is no key, or none in the range, numbers
+/// are compared to 0 and a comparison of values never holds, whatever it asks (etcd's rules, learnt by differential
+/// test).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
     /// Which keys; mostly one.

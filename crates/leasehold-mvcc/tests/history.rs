@@ -1,10 +1,17 @@
 //! Compaction, and what watches that start in the past are sent.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that meets the unexpected should stop"
+)]
 
 mod asking;
 
 use asking::{Ask, everything, fresh, lease, refused, rev, told};
 use leasehold_mvcc::{
-    Code, Command, Compacted, KeyRange, PutRequest, RangeRequest, Revision, Store, StoreOptions, Txn, WatchRequest,
+    Code, Command, Compacted, KeyRange, PutRequest, RangeRequest, Revision, Store, StoreOptions, Txn,
+    WatchRequest,
 };
 
 /// `a` put at 2, `b` at 3, `a` at 4, `b` deleted at 5, `c` put at 6.
@@ -37,7 +44,8 @@ fn a_list_and_the_history_after_it_are_all_that_ever_happened() {
     let mut at_every_step = Vec::new();
     for revision in 1..=6 {
         let list = RangeRequest { revision: rev(revision), ..RangeRequest::prefix("") };
-        let mut keys: Vec<_> = store.read(list).unwrap().kvs.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
+        let mut keys: Vec<_> =
+            store.read(list).unwrap().kvs.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
         for commit in store.history(&everything(), rev(revision).next()).unwrap() {
             for event in commit.events {
                 keys.retain(|(key, _)| *key != event.kv.key);

@@ -1,10 +1,17 @@
 //! Leases: their lives, their keys, and what is said of dead ones.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that meets the unexpected should stop"
+)]
 
 mod asking;
 
 use asking::{Ask, START, after, fresh, lease, refused, rev, told};
 use leasehold_mvcc::{
-    Answer, Code, Command, DeleteRequest, LeaseGrantRequest, LeaseId, PutRequest, Revision, Store, StoreOptions, Txn,
+    Answer, Code, Command, DeleteRequest, LeaseGrantRequest, LeaseId, PutRequest, Revision, Store,
+    StoreOptions, Txn,
 };
 
 fn kept_alive(store: &mut Store, id: i64, at: u64) -> i64 {
@@ -20,7 +27,9 @@ fn kept_alive(store: &mut Store, id: i64, at: u64) -> i64 {
 // A68
 #[test]
 fn a_life_below_the_floor_is_raised_to_it() {
-    for (asked, granted) in [(i64::MIN, 2), (-1, 2), (0, 2), (1, 2), (2, 2), (3, 3), (9_000_000_000, 9_000_000_000)] {
+    for (asked, granted) in
+        [(i64::MIN, 2), (-1, 2), (0, 2), (1, 2), (2, 2), (3, 3), (9_000_000_000, 9_000_000_000)]
+    {
         let mut store = fresh();
         assert_eq!(store.grant(1, asked), Ok(granted));
         assert_eq!(store.time_to_live(1).granted_ttl, granted);
@@ -197,10 +206,13 @@ fn leases_that_are_due_end_in_the_order_of_their_ends_and_then_of_their_ids() {
         store.put(PutRequest::new(key, "v").on(lease(id))).unwrap();
     }
     assert_eq!(store.next_expiry(), Some(after(10)));
-    assert_eq!(store.ask(Command::Leases).answer, Ok(Answer::Leases(leasehold_mvcc::LeasesAnswer {
-        header: store.header(),
-        leases: [3, 5, 1, 4, 2].map(lease).to_vec(),
-    })));
+    assert_eq!(
+        store.ask(Command::Leases).answer,
+        Ok(Answer::Leases(leasehold_mvcc::LeasesAnswer {
+            header: store.header(),
+            leases: [3, 5, 1, 4, 2].map(lease).to_vec(),
+        }))
+    );
     let early = store.apply(Command::Expire, after(9));
     assert_eq!(early.answer, Ok(Answer::Expire(Vec::new())));
 

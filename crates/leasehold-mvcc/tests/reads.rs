@@ -1,4 +1,10 @@
 //! What ranges return.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that meets the unexpected should stop"
+)]
 
 mod asking;
 
@@ -50,11 +56,7 @@ fn an_old_revision_is_read_as_it_was_under_the_header_of_now() {
 fn a_revision_that_is_compacted_or_to_come_is_refused() {
     let mut store = three_keys();
     let at = |revision| RangeRequest { revision: rev(revision), ..RangeRequest::prefix("") };
-    refused(
-        Code::OutOfRange,
-        "etcdserver: mvcc: required revision is a future revision",
-        store.read(at(6)),
-    );
+    refused(Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision", store.read(at(6)));
     store.compact(4).unwrap();
     refused(Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", store.read(at(3)));
     assert_eq!(store.read(at(4)).unwrap().count, 3, "the compacted revision itself can be read");
@@ -73,7 +75,11 @@ fn filters_act_on_the_keys_returned_and_not_on_the_count() {
         (RangeRequest { min_mod_revision: rev(3), max_create_revision: rev(3), ..all.clone() }, vec!["a"]),
     ] {
         let answer = store.read(request.clone()).unwrap();
-        assert_eq!((names(&answer), answer.count, answer.more), (expected, 3, false).map_names(), "{request:?}");
+        assert_eq!(
+            (names(&answer), answer.count, answer.more),
+            (expected, 3, false).map_names(),
+            "{request:?}"
+        );
         let counted = store.read(RangeRequest { count_only: true, ..request }).unwrap();
         assert_eq!((counted.count, counted.kvs.len()), (3, 0));
     }
@@ -128,7 +134,11 @@ fn a_sort_target_without_an_order_sorts_only_what_the_limit_lets_through() {
         store.write(key, "");
     }
     let by_create = RangeRequest::prefix("").sorted(SortTarget::Create, SortOrder::None);
-    assert_eq!(names(&store.read(by_create.clone().limited(1)).unwrap()), ["b"], "of a and b, the first by key");
+    assert_eq!(
+        names(&store.read(by_create.clone().limited(1)).unwrap()),
+        ["b"],
+        "of a and b, the first by key"
+    );
     let ascending = RangeRequest { sort_order: SortOrder::Ascend, ..by_create };
     assert_eq!(names(&store.read(ascending.limited(1)).unwrap()), ["d"]);
 }

@@ -1,9 +1,17 @@
 //! What puts and deletes do to keys and revisions.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that meets the unexpected should stop"
+)]
 
 mod asking;
 
 use asking::{Ask, fresh, lease, refused, rev};
-use leasehold_mvcc::{Code, Command, DeleteRequest, Key, KeyRange, PutRequest, RangeRequest, Revision, Store, StoreOptions};
+use leasehold_mvcc::{
+    Code, Command, DeleteRequest, Key, KeyRange, PutRequest, RangeRequest, Revision, Store, StoreOptions,
+};
 
 // E13
 #[test]
@@ -97,7 +105,11 @@ fn a_put_that_contradicts_itself_is_refused_with_etcds_words() {
     refused(invalid, "etcdserver: key is not provided", store.put(PutRequest::new("", "v")));
     refused(invalid, "etcdserver: key not found", store.put(keep_value.clone()));
     refused(invalid, "etcdserver: key not found", store.put(keep_lease.clone()));
-    refused(invalid, "etcdserver: value is provided", store.put(PutRequest { value: "v".into(), ..keep_value }));
+    refused(
+        invalid,
+        "etcdserver: value is provided",
+        store.put(PutRequest { value: "v".into(), ..keep_value }),
+    );
     refused(invalid, "etcdserver: lease is provided", store.put(keep_lease.on(lease(1))));
     assert_eq!(store.revision(), rev(1), "a refusal changes nothing");
 }

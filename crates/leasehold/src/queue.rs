@@ -113,7 +113,11 @@ impl<'a> Attempt<'a> {
         loop {
             match sight {
                 Sight::First { at } => return Ok(Tried::Held { at }),
-                Sight::Behind { ahead, .. } => return Ok(Tried::Busy(Entry::read(&ahead))),
+                Sight::Behind { ahead, .. } => {
+                    // The one ahead may be waiting too; it is the holder that the caller wants to know.
+                    let holder = first(&**self.place.lease().etcd(), self.name).await?;
+                    return Ok(Tried::Busy(holder.unwrap_or_else(|| Entry::read(&ahead))));
+                }
                 Sight::NotEntered { holder } => return Ok(Tried::Busy(holder)),
                 Sight::Unclear => sight = self.look().await?,
                 Sight::Gone => return Err(Error::Lost { cause: self.place.gone().await }),

@@ -59,7 +59,8 @@ impl Past {
         present: &'a Present,
         pending: &'a [Event],
     ) -> Vec<&'a KeyValue> {
-        let mut keys: BTreeMap<&Key, &KeyValue> = present.in_range(range).into_iter().map(|kv| (&kv.key, kv)).collect();
+        let mut keys: BTreeMap<&Key, &KeyValue> =
+            present.in_range(range).into_iter().map(|kv| (&kv.key, kv)).collect();
         let newer = self.commits.iter().rev().take_while(|commit| commit.revision > revision);
         let newer = newer.flat_map(|commit| commit.events.iter().rev());
         for event in pending.iter().rev().chain(newer).filter(|event| range.contains(&event.kv.key)) {
@@ -84,7 +85,11 @@ impl Past {
         Ok(commits.collect())
     }
 
-    fn wanted<'a>(&'a self, commit: &'a Commit, request: &'a WatchRequest) -> impl Iterator<Item = Event> + 'a {
+    fn wanted<'a>(
+        &'a self,
+        commit: &'a Commit,
+        request: &'a WatchRequest,
+    ) -> impl Iterator<Item = Event> + 'a {
         let compacted = commit.revision <= self.compacted;
         let events = commit.events.iter().enumerate().filter(move |(at, event)| {
             let hidden = match event.kind {

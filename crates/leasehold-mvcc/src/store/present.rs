@@ -39,7 +39,11 @@ impl Present {
 
     /// The keys of any range, in order.
     pub(super) fn in_range(&self, range: &KeyRange) -> Vec<&KeyValue> {
-        if range.is_single() { self.get(&range.start).into_iter().collect() } else { self.span(range).collect() }
+        if range.is_single() {
+            self.get(&range.start).into_iter().collect()
+        } else {
+            self.span(range).collect()
+        }
     }
 
     pub(super) fn count(&self, range: &KeyRange) -> usize {
@@ -75,7 +79,8 @@ mod tests {
     #[test]
     fn a_range_gives_its_keys_in_order() {
         let present = present(&["c", "a", "b", "d"]);
-        let keys: Vec<_> = present.in_range(&KeyRange::between("b", "d")).iter().map(|kv| kv.key.to_string()).collect();
+        let keys: Vec<_> =
+            present.in_range(&KeyRange::between("b", "d")).iter().map(|kv| kv.key.to_string()).collect();
         assert_eq!(keys, ["b", "c"]);
         assert_eq!(present.count(&KeyRange::all()), 4);
         assert_eq!(present.count(&KeyRange::key("c")), 1);

@@ -84,7 +84,11 @@ fn range(request: &RangeRequest) -> usize {
     ];
     bytes(request.range.start.as_bytes())
         + bytes(request.range.end.as_bytes())
-        + numbers.into_iter().filter(|value| *value != 0).map(|value| number(value.cast_unsigned())).sum::<usize>()
+        + numbers
+            .into_iter()
+            .filter(|value| *value != 0)
+            .map(|value| number(value.cast_unsigned()))
+            .sum::<usize>()
         + flag(request.serializable)
         + flag(request.keys_only)
         + flag(request.count_only)

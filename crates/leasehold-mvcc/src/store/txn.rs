@@ -8,8 +8,8 @@ use super::read::View;
 use super::write::Writer;
 use super::{check as shape, refusal};
 use crate::{
-    Compare, CompareResult, CompareTarget, KeyValue, RangeAnswer, RangeRequest, Revision, StoreError, Txn, TxnAnswer,
-    TxnOp, TxnOpAnswer,
+    Compare, CompareResult, CompareTarget, KeyValue, RangeAnswer, RangeRequest, Revision, StoreError, Txn,
+    TxnAnswer, TxnOp, TxnOpAnswer,
 };
 
 /// Which list is done, of a transaction and of those within it. All comparisons see the state before the outermost
@@ -139,7 +139,9 @@ fn holds_for_nothing(compare: &Compare) -> bool {
     match &compare.target {
         CompareTarget::Value(_) => false,
         CompareTarget::Version(version) => stands(0.cmp(version), compare.result),
-        CompareTarget::Create(revision) | CompareTarget::Mod(revision) => stands(zero.cmp(revision), compare.result),
+        CompareTarget::Create(revision) | CompareTarget::Mod(revision) => {
+            stands(zero.cmp(revision), compare.result)
+        }
         CompareTarget::Lease(lease) => stands(none.cmp(lease), compare.result),
     }
 }

@@ -5,7 +5,8 @@ use super::past::Past;
 use super::present::Present;
 use super::read::View;
 use crate::{
-    DeleteAnswer, DeleteRequest, Event, EventKind, Header, Key, KeyValue, LeaseId, PutAnswer, PutRequest, Revision,
+    DeleteAnswer, DeleteRequest, Event, EventKind, Header, Key, KeyValue, LeaseId, PutAnswer, PutRequest,
+    Revision,
 };
 
 /// One commit in the making. It changes the present as it goes, so later operations see earlier ones; whatever could
@@ -100,7 +101,11 @@ impl<'a> Writer<'a> {
         let removed = self.present.remove(key)?;
         self.leases.detach(removed.lease, key);
         let revision = self.before.next();
-        let prev_kv = if removed.mod_revision == revision { self.before_this_commit(key) } else { Some(removed.clone()) };
+        let prev_kv = if removed.mod_revision == revision {
+            self.before_this_commit(key)
+        } else {
+            Some(removed.clone())
+        };
         let kv = KeyValue { key: removed.key.clone(), mod_revision: revision, ..KeyValue::default() };
         self.note(Event { kind: EventKind::Delete, kv, prev_kv });
         Some(removed)

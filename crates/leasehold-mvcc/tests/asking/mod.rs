@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use leasehold_mvcc::{
     Answer, Code, Command, Commit, CompactRequest, DeleteAnswer, DeleteRequest, Event, EventKind, Instant,
-    KeepAliveAnswer, Key, KeyRange, KeyValue, LeaseGrantRequest, LeaseId, LeaseTimeToLiveAnswer, Outcome, PutAnswer,
-    PutRequest, RangeAnswer, RangeRequest, Revision, Store, StoreError, StoreOptions, Txn, TxnAnswer, WatchRequest,
+    KeepAliveAnswer, Key, KeyRange, KeyValue, LeaseGrantRequest, LeaseId, LeaseTimeToLiveAnswer, Outcome,
+    PutAnswer, PutRequest, RangeAnswer, RangeRequest, Revision, Store, StoreError, StoreOptions, Txn,
+    TxnAnswer, WatchRequest,
 };
 
 pub(crate) const START: Instant = Instant::ZERO;
@@ -104,7 +105,8 @@ pub(crate) fn names(answer: &RangeAnswer) -> Vec<String> {
 pub(crate) fn told(commits: &[Commit]) -> Vec<(i64, String)> {
     let sign = |event: &Event| if event.kind == EventKind::Put { '+' } else { '-' };
     let tell = |commit: &Commit| {
-        let events: Vec<_> = commit.events.iter().map(|event| format!("{}{}", sign(event), event.kv.key)).collect();
+        let events: Vec<_> =
+            commit.events.iter().map(|event| format!("{}{}", sign(event), event.kv.key)).collect();
         (commit.revision.get(), events.join(" "))
     };
     commits.iter().map(tell).collect()

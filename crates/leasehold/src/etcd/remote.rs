@@ -25,8 +25,9 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_util::future::ready;
 use leasehold_mvcc::{
-    Answer, Command, CompactRequest, KeepAliveAnswer, LeaseGrantAnswer, LeaseGrantRequest, LeaseId, LeaseRevokeAnswer,
-    LeaseTimeToLiveAnswer, RangeAnswer, RangeRequest, Revision, Txn, TxnAnswer, WatchRequest,
+    Answer, Command, CompactRequest, KeepAliveAnswer, LeaseGrantAnswer, LeaseGrantRequest, LeaseId,
+    LeaseRevokeAnswer, LeaseTimeToLiveAnswer, RangeAnswer, RangeRequest, Revision, Txn, TxnAnswer,
+    WatchRequest,
 };
 
 pub use endpoint::{Endpoint, IntoEndpoints};
@@ -126,7 +127,9 @@ impl Remote {
     /// [`Error::Refused`] if it is compacted already or has not come yet; else as every call.
     pub fn compact(&self, revision: Revision) -> Call<()> {
         let request = CompactRequest { revision, physical: false };
-        self.call("compact", Command::Compact(request), |answer| matches!(answer, Answer::Compact(_)).then_some(()))
+        self.call("compact", Command::Compact(request), |answer| {
+            matches!(answer, Answer::Compact(_)).then_some(())
+        })
     }
 
     fn call<T: Send + 'static>(

@@ -30,7 +30,10 @@ pub struct Endpoint(Address);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Address {
     /// The host without brackets.
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     Unix(PathBuf),
 }
 
@@ -70,7 +73,9 @@ impl FromStr for Endpoint {
             return Err(refused("it is empty; write host:port, such as 127.0.0.1:2379".into()));
         }
         if trimmed.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(refused("there is a blank or control character in it; separate endpoints by commas".into()));
+            return Err(refused(
+                "there is a blank or control character in it; separate endpoints by commas".into(),
+            ));
         }
         if let Some(path) = trimmed.strip_prefix("unix:") {
             return socket(path.strip_prefix("//").unwrap_or(path)).map_err(refused);

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use leasehold_mvcc::{Answer, Command, KeepAliveAnswer, LeaseId, StoreError, WatchId, WatchRequest, WatchResponse};
+use leasehold_mvcc::{
+    Answer, Command, KeepAliveAnswer, LeaseId, StoreError, WatchId, WatchRequest, WatchResponse,
+};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Endpoint;

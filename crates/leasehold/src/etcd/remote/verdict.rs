@@ -22,10 +22,12 @@ const TURNED_AWAY: &[&str] = &[
 ];
 
 /// What gRPC itself says when the request could not even be read.
-const UNREAD: &[&str] = &["grpc: received message larger than max", "Error, encoded message length too large"];
+const UNREAD: &[&str] =
+    &["grpc: received message larger than max", "Error, encoded message length too large"];
 
 /// What gRPC says when it is the *answer* that could not be carried.
-const ANSWER_LOST: &[&str] = &["grpc: trying to send message larger than max", "Error, decoded message length too large"];
+const ANSWER_LOST: &[&str] =
+    &["grpc: trying to send message larger than max", "Error, decoded message length too large"];
 
 /// Judges a status that came instead of an answer.
 pub(super) fn judge(status: StoreError) -> WireError {
@@ -38,7 +40,10 @@ pub(super) fn judge(status: StoreError) -> WireError {
     }
     if message.starts_with("grpc-status header missing") {
         // No gRPC server at all. A gateway's 5xx may hide an etcd that did its work, so those fall through.
-        if matches!(code, Code::Unimplemented | Code::Internal | Code::PermissionDenied | Code::Unauthenticated) {
+        if matches!(
+            code,
+            Code::Unimplemented | Code::Internal | Code::PermissionDenied | Code::Unauthenticated
+        ) {
             return WireError::NotEtcd { why: status.message, sent: true };
         }
     } else if *code == Code::Unimplemented && message.contains("unknown service") {
@@ -111,23 +116,38 @@ mod tests {
     #[test]
     fn a_no_stays_a_no() {
         assert_eq!(fate(Code::NotFound, "etcdserver: requested lease not found"), "refused");
-        assert_eq!(fate(Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted"), "refused");
+        assert_eq!(
+            fate(Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted"),
+            "refused"
+        );
         assert_eq!(fate(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded"), "refused");
-        assert_eq!(fate(Code::ResourceExhausted, "grpc: received message larger than max (3 vs. 2)"), "refused");
+        assert_eq!(
+            fate(Code::ResourceExhausted, "grpc: received message larger than max (3 vs. 2)"),
+            "refused"
+        );
         assert_eq!(fate(Code::Unimplemented, "unknown method Frob for service etcdserverpb.KV"), "refused");
     }
 
     #[test]
     fn an_answer_too_large_to_carry_leaves_the_outcome_unknown() {
-        assert_eq!(fate(Code::ResourceExhausted, "grpc: trying to send message larger than max (9 vs. 8)"), "unknown");
-        assert_eq!(fate(Code::OutOfRange, "Error, decoded message length too large: found 9 bytes"), "unknown");
+        assert_eq!(
+            fate(Code::ResourceExhausted, "grpc: trying to send message larger than max (9 vs. 8)"),
+            "unknown"
+        );
+        assert_eq!(
+            fate(Code::OutOfRange, "Error, decoded message length too large: found 9 bytes"),
+            "unknown"
+        );
     }
 
     #[test]
     fn a_web_server_is_told_from_a_gateway_in_trouble() {
         let missing = "grpc-status header missing, mapped from HTTP status code 404";
         assert_eq!(fate(Code::Unimplemented, missing), "not etcd");
-        assert_eq!(fate(Code::Unavailable, "grpc-status header missing, mapped from HTTP status code 502"), "unknown");
+        assert_eq!(
+            fate(Code::Unavailable, "grpc-status header missing, mapped from HTTP status code 502"),
+            "unknown"
+        );
         assert_eq!(fate(Code::Unimplemented, "unknown service etcdserverpb.KV"), "not etcd");
     }
 }

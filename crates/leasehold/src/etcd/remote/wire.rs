@@ -76,10 +76,13 @@ impl Wire for TokioWire {
         let open = async move {
             let connection = connections.get(&endpoint, lane, Duration::MAX).await?;
             let origin = connection.origin();
-            let mut client = WatchClient::with_origin(connection, origin).max_decoding_message_size(LARGEST_ANSWER);
+            let mut client =
+                WatchClient::with_origin(connection, origin).max_decoding_message_size(LARGEST_ANSWER);
             let said = Said { received, message: |order| pb::WatchRequest::from(command(order)) };
             let answers = client.watch(with_leader(said)).await.map_err(fate)?.into_inner();
-            Ok(answers.map(|answer| WatchResponse::try_from(answer.map_err(fate)?).map_err(malformed)).boxed())
+            Ok(answers
+                .map(|answer| WatchResponse::try_from(answer.map_err(fate)?).map_err(malformed))
+                .boxed())
         };
         WatchLine { orders, answers: when_open(open.boxed()) }
     }
@@ -90,10 +93,13 @@ impl Wire for TokioWire {
         let open = async move {
             let connection = connections.get(&endpoint, lane, Duration::MAX).await?;
             let origin = connection.origin();
-            let mut client = LeaseClient::with_origin(connection, origin).max_decoding_message_size(LARGEST_ANSWER);
+            let mut client =
+                LeaseClient::with_origin(connection, origin).max_decoding_message_size(LARGEST_ANSWER);
             let said = Said { received, message: |id: LeaseId| pb::LeaseKeepAliveRequest { id: id.get() } };
             let answers = client.lease_keep_alive(with_leader(said)).await.map_err(fate)?.into_inner();
-            Ok(answers.map(|answer| KeepAliveAnswer::try_from(answer.map_err(fate)?).map_err(malformed)).boxed())
+            Ok(answers
+                .map(|answer| KeepAliveAnswer::try_from(answer.map_err(fate)?).map_err(malformed))
+                .boxed())
         };
         KeepAliveLine { ids, answers: when_open(open.boxed()) }
     }
@@ -109,21 +115,32 @@ impl Wire for TokioWire {
 
 async fn send(connection: Connection, command: Command, patience: Duration) -> Result<Answer, WireError> {
     let origin = connection.origin();
-    let kv = |connection| KvClient::with_origin(connection, origin.clone()).max_decoding_message_size(LARGEST_ANSWER);
-    let lease =
-        |connection| LeaseClient::with_origin(connection, origin.clone()).max_decoding_message_size(LARGEST_ANSWER);
+    let kv = |connection| {
+        KvClient::with_origin(connection, origin.clone()).max_decoding_message_size(LARGEST_ANSWER)
+    };
+    let lease = |connection| {
+        LeaseClient::with_origin(connection, origin.clone()).max_decoding_message_size(LARGEST_ANSWER)
+    };
     match Request::from_command(command) {
         Some(Request::Range(message)) => answer(kv(connection).range(within(message, patience)).await),
         Some(Request::Put(message)) => answer(kv(connection).put(within(message, patience)).await),
-        Some(Request::DeleteRange(message)) => answer(kv(connection).delete_range(within(message, patience)).await),
+        Some(Request::DeleteRange(message)) => {
+            answer(kv(connection).delete_range(within(message, patience)).await)
+        }
         Some(Request::Txn(message)) => answer(kv(connection).txn(within(message, patience)).await),
         Some(Request::Compact(message)) => answer(kv(connection).compact(within(message, patience)).await),
-        Some(Request::LeaseGrant(message)) => answer(lease(connection).lease_grant(within(message, patience)).await),
-        Some(Request::LeaseRevoke(message)) => answer(lease(connection).lease_revoke(within(message, patience)).await),
+        Some(Request::LeaseGrant(message)) => {
+            answer(lease(connection).lease_grant(within(message, patience)).await)
+        }
+        Some(Request::LeaseRevoke(message)) => {
+            answer(lease(connection).lease_revoke(within(message, patience)).await)
+        }
         Some(Request::LeaseTimeToLive(message)) => {
             answer(lease(connection).lease_time_to_live(within(message, patience)).await)
         }
-        Some(Request::LeaseLeases(message)) => answer(lease(connection).lease_leases(within(message, patience)).await),
+        Some(Request::LeaseLeases(message)) => {
+            answer(lease(connection).lease_leases(within(message, patience)).await)
+        }
         Some(Request::LeaseKeepAlive(_)) | None => {
             let message = "no single call of etcd's asks for that";
             Err(WireError::Refused(StoreError::new(Code::Unimplemented, message)))
@@ -200,7 +217,9 @@ impl<T, M> Stream for Said<T, M> {
 
 fn command(order: WatchOrder) -> WatchCommand {
     match order {
-        WatchOrder::Create(request) => WatchCommand::Create(WatchCreate { request, id: None, fragment: true }),
+        WatchOrder::Create(request) => {
+            WatchCommand::Create(WatchCreate { request, id: None, fragment: true })
+        }
         WatchOrder::Cancel(id) => WatchCommand::Cancel(id),
     }
 }

@@ -73,14 +73,19 @@ fn a_frozen_member_costs_a_part_of_a_calls_time() {
 
 #[test]
 fn every_call_ends_within_its_bound_and_says_what_each_endpoint_did() {
-    for (manner, said) in [(Manner::Frozen, "no answer within"), (Manner::Fails(not_done()), "connection refused")] {
+    for (manner, said) in
+        [(Manner::Frozen, "no answer within"), (Manner::Fails(not_done()), "connection refused")]
+    {
         let (remote, wire, runtime) = client("a:1,b:1");
         runtime.block_on(async {
             wire.set("a:1", manner.clone());
             wire.set("b:1", manner);
             let error = remote.range(read()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-            assert!(error.to_string().contains("a:1,b:1") && error.to_string().matches(said).count() == 2, "{error}");
+            assert!(
+                error.to_string().contains("a:1,b:1") && error.to_string().matches(said).count() == 2,
+                "{error}"
+            );
             assert!(runtime.now().as_nanos() <= 6_000_000_000, "{:?}", runtime.now());
             assert!(wire.asked().len() < 50, "with pauses between the rounds");
         });
@@ -127,7 +132,10 @@ fn a_caller_of_little_patience_is_not_sent_to_a_frozen_member_for_ever() {
         let mut call = remote.range(read());
         assert!((&mut call).now_or_never().is_none());
         drop(call);
-        assert!(remote.range(read()).now_or_never().is_none(), "dropped at once, it says nothing about the member");
+        assert!(
+            remote.range(read()).now_or_never().is_none(),
+            "dropped at once, it says nothing about the member"
+        );
 
         let mut call = remote.range(read());
         assert!((&mut call).now_or_never().is_none());
@@ -188,7 +196,10 @@ fn after_close_every_clone_says_so_and_asks_nobody() {
         remote.close().await;
         assert_eq!(clone.range(read()).await.unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(dedicated.txn(Txn::new()).await.unwrap_err().kind(), ErrorKind::Closed);
-        assert_eq!(clone.lease_keep_alive(leasehold_mvcc::LeaseId::new(1)).await.unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(
+            clone.lease_keep_alive(leasehold_mvcc::LeaseId::new(1)).await.unwrap_err().kind(),
+            ErrorKind::Closed
+        );
         assert!(wire.is_closed() && wire.asked().is_empty());
     });
 }

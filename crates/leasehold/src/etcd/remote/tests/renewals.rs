@@ -93,7 +93,10 @@ fn a_renewal_given_up_by_its_caller_moves_the_next_one_to_another_member() {
         runtime.pass(Duration::from_millis(333)).await;
         drop(call);
         assert!(remote.lease_keep_alive(LEASE).now_or_never().is_none());
-        assert_eq!((wire.renewal_line().endpoint, wire.renewal_line().endpoint), ("a:1".into(), "b:1".into()));
+        assert_eq!(
+            (wire.renewal_line().endpoint, wire.renewal_line().endpoint),
+            ("a:1".into(), "b:1".into())
+        );
     });
 }
 

@@ -8,8 +8,8 @@ use futures_core::future::BoxFuture;
 use futures_util::future::{pending, ready};
 use futures_util::stream;
 use leasehold_mvcc::{
-    Answer, Command, Event, EventKind, Header, KeepAliveAnswer, KeyValue, LeaseId, RangeAnswer, Revision, TxnAnswer, WatchId,
-    WatchRequest, WatchResponse,
+    Answer, Command, Event, EventKind, Header, KeepAliveAnswer, KeyValue, LeaseId, RangeAnswer, Revision,
+    TxnAnswer, WatchId, WatchRequest, WatchResponse,
 };
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
@@ -166,7 +166,9 @@ impl Wire for Scripted {
     }
 }
 
-fn stream_of<T: Send + 'static>(mut told: UnboundedReceiver<T>) -> futures_core::stream::BoxStream<'static, T> {
+fn stream_of<T: Send + 'static>(
+    mut told: UnboundedReceiver<T>,
+) -> futures_core::stream::BoxStream<'static, T> {
     Box::pin(stream::poll_fn(move |context| told.poll_recv(context)))
 }
 
@@ -235,4 +237,3 @@ fn puts(events: &[(i64, &'static str)]) -> Vec<Event> {
 pub(super) fn renewed(id: LeaseId, ttl: i64) -> KeepAliveAnswer {
     KeepAliveAnswer { header: Header::default(), id, ttl }
 }
-

@@ -22,7 +22,8 @@ fn told(updates: &mut Updates) -> String {
             Ok(WatchUpdate::Confirmed(revision)) => format!("={revision}"),
             Ok(WatchUpdate::Progress(revision)) => format!("..{revision}"),
             Ok(WatchUpdate::Events { events, .. }) => {
-                let name = |event: &leasehold_mvcc::Event| format!("{}@{}", event.kv.key, event.kv.mod_revision);
+                let name =
+                    |event: &leasehold_mvcc::Event| format!("{}@{}", event.kv.key, event.kv.mod_revision);
                 events.iter().map(name).collect::<Vec<_>>().join(",")
             }
             Err(error) => format!("!{:?}", error.kind()),
@@ -40,13 +41,18 @@ fn failure(updates: &mut Updates) -> Error {
 fn created_answers_belong_to_the_creates_in_their_order_whatever_their_numbers() {
     let (remote, wire, runtime) = client("a:1");
     runtime.block_on(async {
-        let (mut a, mut b, mut c) = (remote.watch(follow("a")), remote.watch(follow("b")), remote.watch(follow("c")));
+        let (mut a, mut b, mut c) =
+            (remote.watch(follow("a")), remote.watch(follow("b")), remote.watch(follow("c")));
         runtime.settle().await;
         let mut line = wire.watch_line();
         assert_eq!(line.starts(), [0, 0, 0]);
         line.created(5, 10);
         // Refused: newer servers number it -1, older ones 0.
-        let refusal = || WatchResponse { canceled: true, cancel_reason: "etcdserver: permission denied".into(), ..message(-1, 10) };
+        let refusal = || WatchResponse {
+            canceled: true,
+            cancel_reason: "etcdserver: permission denied".into(),
+            ..message(-1, 10)
+        };
         line.answer(WatchResponse { created: true, ..refusal() });
         line.created(0, 11);
         line.events(0, &[(12, "c")]);
@@ -110,7 +116,8 @@ fn a_watch_that_was_not_confirmed_starts_at_now_again() {
 fn compaction_ends_the_watch_it_hits_and_no_other() {
     let (remote, wire, runtime) = client("a:1");
     runtime.block_on(async {
-        let (mut hit, mut other) = (remote.watch(follow("a").since(Revision::new(2))), remote.watch(follow("b")));
+        let (mut hit, mut other) =
+            (remote.watch(follow("a").since(Revision::new(2))), remote.watch(follow("b")));
         runtime.settle().await;
         let line = wire.watch_line();
         line.created(0, 50);
@@ -118,7 +125,9 @@ fn compaction_ends_the_watch_it_hits_and_no_other() {
         line.answer(WatchResponse { canceled: true, compact_revision: Revision::new(40), ..message(0, 50) });
         line.events(1, &[(51, "b")]);
         runtime.settle().await;
-        assert!(matches!(failure(&mut hit), Error::Compacted { compacted } if compacted == Revision::new(40)));
+        assert!(
+            matches!(failure(&mut hit), Error::Compacted { compacted } if compacted == Revision::new(40))
+        );
         assert_eq!(told(&mut other), "=50 b@51");
     });
 }
@@ -218,7 +227,8 @@ fn an_endpoint_that_never_answers_a_new_stream_is_left() {
 fn who_drops_the_updates_ends_the_watch_also_before_it_stands() {
     let (remote, wire, runtime) = client("a:1");
     runtime.block_on(async {
-        let (standing, early, mut kept) = (remote.watch(follow("a")), remote.watch(follow("b")), remote.watch(follow("c")));
+        let (standing, early, mut kept) =
+            (remote.watch(follow("a")), remote.watch(follow("b")), remote.watch(follow("c")));
         runtime.settle().await;
         let mut line = wire.watch_line();
         line.created(3, 10);
@@ -275,7 +285,11 @@ fn a_watch_that_nobody_reads_pauses_and_goes_on_from_the_servers_history() {
         runtime.settle().await;
         for request in line.creates() {
             resumed = true;
-            assert_eq!(request.start_revision.get(), 10 + read, "the confirmation, and an event for each revision");
+            assert_eq!(
+                request.start_revision.get(),
+                10 + read,
+                "the confirmation, and an event for each revision"
+            );
         }
         assert!(resumed);
         line.created(1, 3_000);

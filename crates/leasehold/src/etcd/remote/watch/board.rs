@@ -7,7 +7,7 @@ use leasehold_mvcc::{Code, KeyRange, Revision, StoreError, WatchId, WatchRequest
 
 use super::WatchUpdate;
 use super::cursor::Cursor;
-use super::feed::{Feed, Fed};
+use super::feed::{Fed, Feed};
 use crate::error::Error;
 use crate::etcd::remote::WatchOrder;
 
@@ -74,8 +74,11 @@ impl Board {
         let Some(watch) = self.watches.get_mut(&ticket) else { return };
         watch.stage = Stage::Asked;
         // Progress keeps the start of an idle watch ahead of compaction, whether or not its receiver cares.
-        let request =
-            WatchRequest { start_revision: watch.cursor.start(), progress_notify: true, ..watch.request.clone() };
+        let request = WatchRequest {
+            start_revision: watch.cursor.start(),
+            progress_notify: true,
+            ..watch.request.clone()
+        };
         self.creates.push_back(Create::Watch(ticket));
         self.orders.push(WatchOrder::Create(request));
     }
@@ -84,9 +87,17 @@ impl Board {
     /// watch waits for its first revision, or is not in step.
     pub(super) fn probe(&mut self) {
         // A range that some watch has: who may watch that, may watch it twice.
-        let range = self.watches.values().next().map_or_else(|| KeyRange::key("\0"), |watch| watch.request.range.clone());
+        let range = self
+            .watches
+            .values()
+            .next()
+            .map_or_else(|| KeyRange::key("\0"), |watch| watch.request.range.clone());
         self.creates.push_back(Create::Probe);
-        self.orders.push(WatchOrder::Create(WatchRequest { no_put: true, no_delete: true, ..WatchRequest::range(range) }));
+        self.orders.push(WatchOrder::Create(WatchRequest {
+            no_put: true,
+            no_delete: true,
+            ..WatchRequest::range(range)
+        }));
     }
 
     /// The receiver has gone.

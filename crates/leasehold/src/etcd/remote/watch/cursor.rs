@@ -40,7 +40,8 @@ impl Cursor {
         let Some(last) = events.iter().map(|event| event.kv.mod_revision).max() else { return events };
         let fresh: Vec<Event> = events.into_iter().filter(|event| self.is_fresh(event)).collect();
         if more_of_the_last {
-            let keys = fresh.iter().filter(|event| event.kv.mod_revision == last).map(|event| event.kv.key.clone());
+            let keys =
+                fresh.iter().filter(|event| event.kv.mod_revision == last).map(|event| event.kv.key.clone());
             match &mut self.begun {
                 Some((begun, known)) if *begun == last => known.extend(keys),
                 begun => *begun = Some((last, keys.collect())),
@@ -59,7 +60,8 @@ impl Cursor {
 
     fn is_fresh(&self, event: &Event) -> bool {
         let at = event.kv.mod_revision;
-        let begun = self.begun.as_ref().is_some_and(|(begun, keys)| *begun == at && keys.contains(&event.kv.key));
+        let begun =
+            self.begun.as_ref().is_some_and(|(begun, keys)| *begun == at && keys.contains(&event.kv.key));
         at > self.delivered && !begun
     }
 
@@ -91,7 +93,11 @@ mod tests {
         let mut cursor = Cursor::new(Revision::ZERO);
         assert_eq!(cursor.confirmed(Revision::new(7)), Revision::new(7));
         assert_eq!(cursor.start(), Revision::new(8));
-        assert_eq!(cursor.confirmed(Revision::new(90)), Revision::new(7), "a second stream starts where the first ended");
+        assert_eq!(
+            cursor.confirmed(Revision::new(90)),
+            Revision::new(7),
+            "a second stream starts where the first ended"
+        );
     }
 
     #[test]

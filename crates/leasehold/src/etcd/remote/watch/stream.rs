@@ -30,7 +30,9 @@ pub(super) async fn run(road: Road, mut received: UnboundedReceiver<Message>, re
     loop {
         stream.set_alarm();
         match stream.wake(&mut received).await {
-            Wake::Message(Some(Message::Watch(ticket, request, feed))) => stream.board.add(ticket, request, feed),
+            Wake::Message(Some(Message::Watch(ticket, request, feed))) => {
+                stream.board.add(ticket, request, feed)
+            }
             Wake::Message(Some(Message::Remove(ticket))) => stream.remove(|board| board.remove(ticket)),
             Wake::Message(Some(Message::Resume(ticket))) => stream.board.resume(ticket),
             Wake::Message(Some(Message::Close)) => return stream.board.fail(&Error::Closed { what: WHAT }),
@@ -38,7 +40,9 @@ pub(super) async fn run(road: Road, mut received: UnboundedReceiver<Message>, re
             Wake::Message(None) => return,
             Wake::Answer(Some(Ok(response))) => stream.heard(response),
             Wake::Answer(Some(Err(error))) => stream.broken(error),
-            Wake::Answer(None) => stream.broken(WireError::OutcomeUnknown { cause: "the stream ended".into() }),
+            Wake::Answer(None) => {
+                stream.broken(WireError::OutcomeUnknown { cause: "the stream ended".into() })
+            }
             Wake::Retry => stream.retry = None,
             Wake::Alarm => {
                 if stream.rung() && retirement.retire(&received) {
@@ -134,7 +138,9 @@ impl Stream {
         pin.leave(line.at);
         let fatal = match error {
             WireError::Refused(source) => Some(Error::Refused { operation: "watch", source }),
-            WireError::NotEtcd { why, .. } if pin.count() == 1 => Some(Error::Protocol { endpoint: pin.names(), why }),
+            WireError::NotEtcd { why, .. } if pin.count() == 1 => {
+                Some(Error::Protocol { endpoint: pin.names(), why })
+            }
             _ => None,
         };
         if let Some(fatal) = fatal {

@@ -60,7 +60,9 @@ impl Connections {
         let patience = patience.min(self.connect_timeout);
         match before(&*self.runtime, self.runtime.now() + patience, making).await {
             Some(made) => made,
-            None => Err(WireError::NotDone { cause: format!("no connection to {endpoint} within {patience:?}") }),
+            None => {
+                Err(WireError::NotDone { cause: format!("no connection to {endpoint} within {patience:?}") })
+            }
         }
     }
 
@@ -95,12 +97,16 @@ impl Connections {
             let dialled = before(&*runtime, deadline, dial(&endpoint, pings, &*runtime, deadline)).await;
             let made = match dialled {
                 Some(dialled) => dialled.map(|sender| Connection { sender, origin: origin(&endpoint) }),
-                None => Err(WireError::NotDone { cause: format!("no connection to {endpoint} within {timeout:?}") }),
+                None => Err(WireError::NotDone {
+                    cause: format!("no connection to {endpoint} within {timeout:?}"),
+                }),
             };
             let _ = tell.send(made);
         });
         let made = async move {
-            made.await.unwrap_or_else(|_| Err(WireError::NotDone { cause: "the thread that dials has ended".into() }))
+            made.await.unwrap_or_else(|_| {
+                Err(WireError::NotDone { cause: "the thread that dials has ended".into() })
+            })
         };
         made.boxed().shared()
     }

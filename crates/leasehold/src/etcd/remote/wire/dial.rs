@@ -37,7 +37,8 @@ pub(super) async fn dial(
     runtime: &dyn Runtime,
     deadline: Instant,
 ) -> Result<SendRequest<Body>, WireError> {
-    let failed = |error: io::Error| WireError::NotDone { cause: format!("cannot connect to {endpoint}: {error}") };
+    let failed =
+        |error: io::Error| WireError::NotDone { cause: format!("cannot connect to {endpoint}: {error}") };
     if let Some((host, port)) = endpoint.tcp() {
         let socket = connect(host, port, runtime, deadline).await.map_err(failed)?;
         // Small requests that wait for nobody: each would be held back for the last one's acknowledgement.
@@ -75,9 +76,11 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (heard, greeting) = oneshot::channel();
-    let socket = Greeted { socket, listener: Some(Listener { first: Vec::with_capacity(FRAME_HEAD), heard }) };
-    let failed =
-        |error: &dyn std::fmt::Display| WireError::NotDone { cause: format!("cannot connect to {endpoint}: {error}") };
+    let socket =
+        Greeted { socket, listener: Some(Listener { first: Vec::with_capacity(FRAME_HEAD), heard }) };
+    let failed = |error: &dyn std::fmt::Display| WireError::NotDone {
+        cause: format!("cannot connect to {endpoint}: {error}"),
+    };
     let (sender, connection) = Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(pings.interval)
@@ -147,7 +150,11 @@ impl<S> Greeted<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.socket).poll_read(context, buf));
         if let Some(listener) = &mut self.listener {
@@ -173,7 +180,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(context, bytes)
     }
 
