@@ -24,6 +24,9 @@ use crate::runtime::{Backoff, Runtime, Task, before};
 /// key earlier learns it this much later, which only concerns keys deleted by hand.
 const WATCH_AFTER: Duration = Duration::from_millis(50);
 
+/// How long a request that was given up may still be under way.
+const LATE: Duration = Duration::from_secs(20);
+
 /// How long [`Lease::close`] waits to hear that the lease is revoked.
 const CLOSE_BOUND: Duration = Duration::from_millis(1500);
 
@@ -317,13 +320,27 @@ impl Drop for Grant {
         let (id, runtime) = (self.id, self.etcd.runtime());
         let (dedicated, clock) = (self.etcd.dedicated(), runtime.clone());
         let job = async move {
-            // A lease that was refused is not there; of one that was not heard of nobody knows.
-            if call.await.is_err_and(|error| !error.is_outcome_unknown()) {
-                return;
+            match call.await {
+                Ok(_) => _ = revoke(&dedicated, &*clock, id, clock.now() + LATE).await,
+                // It may come late: that it is not there yet says nothing.
+                Err(error) if error.is_outcome_unknown() => revoke_when_it_comes(&dedicated, &*clock, id).await,
+                Err(_) => {}
             }
-            revoke(&dedicated, &*clock, id, clock.now() + Duration::from_secs(30)).await;
         };
         runtime.spawn_dedicated("revoke an unwanted lease", Box::pin(job)).detach();
+    }
+}
+
+/// Revokes a lease that a late request may make, for as long as such a request may reasonably be under way. One that comes
+/// later still is empty, and ends by itself.
+async fn revoke_when_it_comes(etcd: &Arc<dyn Etcd>, runtime: &dyn Runtime, id: LeaseId) {
+    let until = runtime.now() + LATE;
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+    while runtime.now() < until {
+        match etcd.lease_revoke(id).await {
+            Ok(_) | Err(Error::Closed { .. }) => return,
+            Err(_) => backoff.pause(runtime).await,
+        }
     }
 }
 

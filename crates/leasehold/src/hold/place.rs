@@ -128,6 +128,11 @@ impl Place {
     /// If the place is dropped with this future, the call is finished in the background and undone.
     pub(crate) async fn send(&mut self, txn: Txn) -> Result<TxnAnswer> {
         self.stage = Stage::Sending(Exclusive::new(self.lease.etcd().txn(txn)));
+        self.answer().await
+    }
+
+    /// Waits for the answer to the call under way.
+    async fn answer(&mut self) -> Result<TxnAnswer> {
         let stage = &mut self.stage;
         let answer = poll_fn(|context| match stage {
             Stage::Sending(call) => call.get_mut().as_mut().poll(context),
@@ -151,6 +156,10 @@ impl Place {
     /// come the removal goes on in the background.
     pub(crate) async fn leave(mut self, cause: LossCause) -> Result<bool> {
         self.lost.set(cause);
+        if matches!(self.stage, Stage::Sending(_)) {
+            // Whoever waited for it gave up; a removal that overtook it would remove nothing.
+            let _ = self.answer().await;
+        }
         if matches!(self.stage, Stage::Absent) && !self.late_copy {
             return Ok(false);
         }

@@ -1,0 +1,62 @@
+//! Support for the tests of all Leasehold crates: the real thing, faults, and checkers. Unpublished.
+//!
+//! | for | see |
+//! |---|---|
+//! | one test body on every backend | [`for_each_backend!`], [`Backend`] |
+//! | a real etcd, a real cluster | [`RealEtcd`], [`Cluster`], asked directly by [`Gateway`] |
+//! | etcdctl | [`Etcdctl`] |
+//! | a process that holds a lock and can be killed | [`Holder`] |
+//! | a bad network in front of any backend | [`Lossy`] |
+//! | a run that one seed decides, on virtual time | [`Seeded`] |
+//! | never two inside, tokens only rise | [`Witness`], [`WitnessFile`] |
+//! | nothing left behind | [`Dump`], [`Tracked`] |
+//! | which real parts a run had | [`requirement`] |
+//!
+//! # Variables
+//! | variable | effect |
+//! |---|---|
+//! | `LEASEHOLD_REQUIRE` | real parts that must be there, such as `etcd35,etcd37,etcdctl`, or `all` |
+//! | `LEASEHOLD_REPORT` | a file to which each process appends what it used and missed |
+//! | `LEASEHOLD_ETCDCTL35`, `LEASEHOLD_ETCDCTL34` | an etcdctl to use |
+//! | `LEASEHOLD_KEEP` | keep the folders of servers |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "test support: a failure is a panic with its story, and real servers live on real time"
+)]
+
+pub mod backends;
+pub mod cluster;
+pub mod contained;
+pub mod dump;
+pub mod etcd;
+pub mod etcdctl;
+pub mod gateway;
+pub mod holder;
+pub mod join;
+pub mod lossy;
+pub mod ports;
+pub mod proxy;
+pub mod requirement;
+pub mod seeded;
+pub mod tracked;
+pub mod witness;
+
+pub use backends::{Backend, block_on, connect};
+pub use cluster::Cluster;
+pub use contained::{Contained, Program, Scratch};
+pub use dump::{Dump, embedded_leases};
+pub use etcd::{Options, RealEtcd, Version};
+pub use etcdctl::Etcdctl;
+pub use gateway::Gateway;
+pub use holder::{Holder, Order};
+pub use join::{Joined, join};
+pub use lossy::{Faults, Injected, Lossy, Rates};
+pub use proxy::Proxy;
+pub use requirement::Part;
+pub use seeded::{Seeded, SeededHandle};
+pub use tracked::Tracked;
+pub use witness::{Inside, Turn, Witness, WitnessFile};
