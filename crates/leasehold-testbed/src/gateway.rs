@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Gateway {
     address: String,
     token: Option<String>,
+    patience: Duration,
 }
 
 /// What a member says of itself.
@@ -38,7 +39,13 @@ impl Gateway {
     /// The face at an endpoint such as `http://127.0.0.1:2379`.
     pub fn new(endpoint: &str) -> Self {
         let address = endpoint.strip_prefix("http://").unwrap_or(endpoint).trim_end_matches('/');
-        Self { address: address.to_owned(), token: None }
+        Self { address: address.to_owned(), token: None, patience: PATIENCE }
+    }
+
+    /// The same face, asked for what may take so long.
+    #[must_use]
+    pub fn patient(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// The same face, asked as a user that may do it, once authentication is on.
@@ -134,9 +141,9 @@ impl Gateway {
     fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
         let invalid = |why: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
         let address = self.address.parse().map_err(|_| invalid("the address is not IP:PORT"))?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::connect_timeout(&address, self.patience)?;
+        stream.set_read_timeout(Some(self.patience))?;
+        stream.set_write_timeout(Some(self.patience))?;
         let authorization =
             self.token.as_ref().map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
         let head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}");
@@ -152,7 +159,7 @@ impl Gateway {
 }
 
 /// The JSON face writes 64-bit numbers as text and leaves zeros out.
-fn number(value: &Value) -> u64 {
+pub(crate) fn number(value: &Value) -> u64 {
     let text = value.as_str().unwrap_or("0");
     text.parse().or_else(|_| text.parse().map(i64::cast_unsigned)).unwrap_or_default()
 }

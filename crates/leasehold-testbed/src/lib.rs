@@ -5,6 +5,8 @@
 //! | one test body on every backend | [`for_each_backend!`], [`Backend`] |
 //! | a real etcd, a real cluster | [`RealEtcd`], [`Cluster`], asked directly by [`Gateway`] |
 //! | etcdctl | [`Etcdctl`] |
+//! | Go's own mutex, by the lock service inside etcd | [`LockService`] |
+//! | a network link that can be cut | [`Proxy`] |
 //! | a process that holds a lock and can be killed | [`Holder`] |
 //! | a bad network in front of any backend | [`Lossy`] |
 //! | a run that one seed decides, on virtual time | [`Seeded`] |
@@ -37,6 +39,7 @@ pub mod etcdctl;
 pub mod gateway;
 pub mod holder;
 pub mod join;
+pub mod lock_service;
 pub mod lossy;
 pub mod ports;
 pub mod proxy;
@@ -54,6 +57,7 @@ pub use etcdctl::Etcdctl;
 pub use gateway::Gateway;
 pub use holder::{Holder, Order};
 pub use join::{Joined, join};
+pub use lock_service::LockService;
 pub use lossy::{Faults, Injected, Lossy, Rates};
 pub use proxy::Proxy;
 pub use requirement::Part;

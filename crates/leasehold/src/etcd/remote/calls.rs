@@ -120,7 +120,7 @@ impl<'a> Round<'a> {
             *said = Some(cause);
         }
         self.tries += 1;
-        if self.tries % self.pin.count() == 0 {
+        if self.tries.is_multiple_of(self.pin.count()) {
             let pause = self.backoff.next_delay(runtime);
             let resume = runtime.now() + pause;
             if resume < self.deadline {

@@ -13,7 +13,7 @@ const TURNED_AWAY: &[&str] = &[
     // Said by the interceptor that guards requests which ask for a leader.
     "etcdserver: no leader",
     "etcdserver: not leader",
-    // A learner, or a member that lags, says these before it proposes.
+    // A learner, or a member whose store lags far behind its log, says these before it proposes anything.
     "etcdserver: rpc not supported for learner",
     "etcdserver: not capable",
     "etcdserver: too many requests",

@@ -47,7 +47,7 @@ fn created_answers_belong_to_the_creates_in_their_order_whatever_their_numbers()
         let mut line = wire.watch_line();
         assert_eq!(line.starts(), [0, 0, 0]);
         line.created(5, 10);
-        // Refused: newer servers number it -1, older ones 0.
+        // Refused: it has no number.
         let refusal = || WatchResponse {
             canceled: true,
             cancel_reason: "etcdserver: permission denied".into(),

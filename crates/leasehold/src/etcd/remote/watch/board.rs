@@ -83,8 +83,8 @@ impl Board {
         self.orders.push(WatchOrder::Create(request));
     }
 
-    /// Asks the server for a sign of life that every version gives: a request for progress is passed over as long as a
-    /// watch waits for its first revision, or is not in step.
+    /// Asks the server for a sign of life that it always gives. A request for progress would not do: it is passed over
+    /// while any watch of the stream starts in the future (seen on 3.5.23 and 3.7.2) or is not in step (etcd#17507).
     pub(super) fn probe(&mut self) {
         // A range that some watch has: who may watch that, may watch it twice.
         let range = self
@@ -145,8 +145,8 @@ impl Board {
             return self.created(&response);
         }
         let Some(&ticket) = self.open.get(&response.watch_id) else {
-            // A watch that was ended here; or word on the stream as a whole, which is no more than a sign of life:
-            // etcd before 3.4.25 and 3.5.8 sends it ahead of events that it covers.
+            // A watch that was ended here; or word on the stream as a whole, which is no more than a sign of life: some
+            // versions of etcd send it ahead of events that it covers (etcd#15220).
             return;
         };
         if response.canceled {
@@ -177,8 +177,8 @@ impl Board {
         watch.feed.tell(update);
     }
 
-    /// An answer to the create that was sent first of those unanswered, whatever number it carries: a refused one comes
-    /// with the number -1, or, before etcd 3.5, with 0.
+    /// An answer to the create that was sent first of those unanswered, whatever number it carries: a refused one has
+    /// none of its own, and comes with -1 or 0.
     fn created(&mut self, response: &WatchResponse) {
         let created = self.creates.pop_front();
         let watch = match created {

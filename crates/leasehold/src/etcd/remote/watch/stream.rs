@@ -147,7 +147,7 @@ impl Stream {
             return self.remove(|board| board.fail(&fatal));
         }
         self.failures += 1;
-        if self.failures % pin.count() == 0 {
+        if self.failures.is_multiple_of(pin.count()) {
             let resume = runtime.now() + self.backoff.next_delay(&**runtime);
             self.retry = Some(runtime.sleep_until(resume));
         }
