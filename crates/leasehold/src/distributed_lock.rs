@@ -7,14 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::Either;
-use leasehold_mvcc::{Compare, Key, KeyRange, KeyValue, PutRequest, RangeRequest, Revision, Txn, TxnOpAnswer, WatchRequest};
+use leasehold_mvcc::{
+    Compare, Key, KeyRange, KeyValue, PutRequest, RangeRequest, Revision, Txn, TxnOpAnswer, WatchRequest,
+};
 use tokio::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::etcd::{Etcd, EtcdExt, WatchUpdate};
 use crate::exclusive::Exclusive;
 use crate::hold::place::Place;
-use crate::hold::{FencingToken, Lost, LossCause};
+use crate::hold::{FencingToken, LossCause, Lost};
 use crate::lease::{Lease, LeaseTerms};
 use crate::name::Ttl;
 use crate::runtime::{Backoff, race};
@@ -85,7 +87,8 @@ impl DistributedLock {
         let (key, token) = (key.into(), token.into());
         for (what, empty) in [("key", key.is_empty()), ("token", token.is_empty())] {
             if empty {
-                let (what, why) = (format!("the lock's {what}"), "it is empty; give it at least one byte".into());
+                let (what, why) =
+                    (format!("the lock's {what}"), "it is empty; give it at least one byte".into());
                 return Err(Error::Invalid { what, why });
             }
         }
@@ -161,7 +164,8 @@ impl DistributedLock {
         drop(self.held.lock().take());
         let terms = LeaseTerms { ttl: self.ttl, max_hold: None };
         let lease = Owned(Lease::open(&self.etcd, terms).await?);
-        let place = Place::new(&lease.0, |_| self.key.clone())?.only_if(Compare::value(self.key.clone(), self.token.clone()));
+        let place = Place::new(&lease.0, |_| self.key.clone())?
+            .only_if(Compare::value(self.key.clone(), self.token.clone()));
         let (place, at) = match self.claim(place).await? {
             Ok(claimed) => claimed,
             Err(place) => {
@@ -185,7 +189,8 @@ impl DistributedLock {
         let lease = place.lease().id();
         let put = PutRequest::new(self.key.clone(), self.token.clone()).on(lease);
         let read = RangeRequest::key(self.key.clone());
-        let txn = Txn::new().when(Compare::absent(self.key.clone())).then(put).then(read.clone()).otherwise(read);
+        let txn =
+            Txn::new().when(Compare::absent(self.key.clone())).then(put).then(read.clone()).otherwise(read);
         let lost = place.lost().clone();
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
         loop {
@@ -232,19 +237,21 @@ impl DistributedLock {
     /// or nothing was heard for a while.
     async fn free_or_held(&self) -> Result<bool> {
         let runtime = self.etcd.runtime();
-        let mut updates = self.etcd.watch(WatchRequest::range(KeyRange::key(self.key.clone())).deletes_only());
+        let mut updates =
+            self.etcd.watch(WatchRequest::range(KeyRange::key(self.key.clone())).deletes_only());
         let silence = runtime.now() + Duration::from_secs(self.ttl.as_secs().unsigned_abs()) / 2;
         loop {
             let stirred = match race(updates.next(), runtime.sleep_until(silence)).await {
                 Either::Left(Some(Ok(WatchUpdate::Progress(_)))) => continue,
-                Either::Left(Some(Err(error @ (Error::Refused { .. } | Error::Closed { .. })))) => return Err(error),
+                Either::Left(Some(Err(error @ (Error::Refused { .. } | Error::Closed { .. })))) => {
+                    return Err(error);
+                }
                 Either::Left(Some(Ok(_))) => true,
                 Either::Left(_) | Either::Right(()) => false,
             };
-            if self.held() || self.etcd.get(self.key.clone()).await?.is_none() {
-                if self.try_once().await? {
-                    return Ok(true);
-                }
+            let worth_a_try = self.held() || self.etcd.get(self.key.clone()).await?.is_none();
+            if worth_a_try && self.try_once().await? {
+                return Ok(true);
             }
             if !stirred {
                 return Ok(false);
@@ -262,6 +269,9 @@ impl DistributedLock {
 
 impl fmt::Debug for DistributedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DistributedLock").field("key", &self.key).field("held", &self.held()).finish_non_exhaustive()
+        f.debug_struct("DistributedLock")
+            .field("key", &self.key)
+            .field("held", &self.held())
+            .finish_non_exhaustive()
     }
 }

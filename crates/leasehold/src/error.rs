@@ -108,7 +108,7 @@ pub enum Error {
         /// The lock's name.
         lock: String,
         /// What happened.
-        source: Arc<Error>,
+        source: Arc<Self>,
     },
 }
 

@@ -22,16 +22,17 @@ use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use leasehold_mvcc::{
-    Compare, DeleteAnswer, DeleteRequest, Event, Key, KeepAliveAnswer, KeyValue, LeaseGrantAnswer, LeaseGrantRequest,
-    LeaseId, LeaseRevokeAnswer, LeaseTimeToLiveAnswer, PutAnswer, PutRequest, RangeAnswer, RangeRequest, Revision, Txn,
-    TxnAnswer, TxnOpAnswer, WatchRequest,
+    Compare, DeleteAnswer, DeleteRequest, Event, KeepAliveAnswer, Key, KeyValue, LeaseGrantAnswer,
+    LeaseGrantRequest, LeaseId, LeaseRevokeAnswer, LeaseTimeToLiveAnswer, PutAnswer, PutRequest, RangeAnswer,
+    RangeRequest, Revision, Txn, TxnAnswer, TxnOpAnswer, WatchRequest,
 };
 
 pub use embedded::{Embedded, EmbeddedOptions, WatchControl, WatchStream};
 pub use prefixed::Prefixed;
 #[cfg(feature = "remote")]
 pub use remote::{
-    Endpoint, IntoEndpoints, KeepAliveLine, Lane, Remote, RemoteOptions, WatchLine, WatchOrder, Wire, WireError,
+    Endpoint, IntoEndpoints, KeepAliveLine, Lane, Remote, RemoteOptions, WatchLine, WatchOrder, Wire,
+    WireError,
 };
 
 use crate::error::{Error, Result};
@@ -51,7 +52,7 @@ pub enum WatchUpdate {
     /// The watch stands: every event after this revision will come. Told first, and again whenever the backend had to
     /// set the watch up anew after a broken connection; nothing is missed in between.
     Confirmed(Revision),
-    /// What happened at one revision, or a part of it.
+    /// What happened, in order: at one revision or several, and perhaps not yet all of the last.
     Events {
         /// The store's revision when this was sent.
         revision: Revision,
@@ -90,8 +91,8 @@ pub trait Etcd: fmt::Debug + Send + Sync + 'static {
     fn lease_time_to_live(&self, id: LeaseId, keys: bool) -> Call<LeaseTimeToLiveAnswer>;
 
     /// Follows keys. The stream begins with [`WatchUpdate::Confirmed`], survives broken connections by itself, and
-    /// ends only with an error ([`Error::Compacted`], a refusal, [`Error::Closed`]) or by being dropped, which
-    /// cancels the watch.
+    /// ends only with an error ([`Error::Compacted`], a refusal, [`Error::Closed`], [`Error::Unavailable`] for one that
+    /// is not read) or by being dropped, which cancels the watch.
     fn watch(&self, request: WatchRequest) -> Updates;
 
     /// Lets go of connections and tasks. Every later call, through any clone, answers [`Error::Closed`].
@@ -136,14 +137,16 @@ pub trait EtcdExt: Etcd {
     /// once exactly one succeeds.
     fn put_if_not_exists(&self, key: impl Into<Key>, value: impl Into<Bytes>, lease: LeaseId) -> Call<bool> {
         let key = key.into();
-        let call = self.txn(Txn::new().when(Compare::absent(key.clone())).then(PutRequest::new(key, value).on(lease)));
+        let call = self
+            .txn(Txn::new().when(Compare::absent(key.clone())).then(PutRequest::new(key, value).on(lease)));
         Box::pin(async move { Ok(call.await?.succeeded) })
     }
 
     /// Deletes `key` if it has this value, and says whether it did.
     fn delete_if_value(&self, key: impl Into<Key>, value: impl Into<Bytes>) -> Call<bool> {
         let key = key.into();
-        let call = self.txn(Txn::new().when(Compare::value(key.clone(), value)).then(DeleteRequest::key(key)));
+        let call =
+            self.txn(Txn::new().when(Compare::value(key.clone(), value)).then(DeleteRequest::key(key)));
         Box::pin(async move { Ok(call.await?.succeeded) })
     }
 }

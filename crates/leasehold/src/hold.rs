@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use leasehold_mvcc::{Compare, Key, LeaseId, RangeRequest, Revision, Txn, TxnAnswer, TxnOpAnswer};
 
-pub use lost::{Lost, LossCause};
+pub use lost::{LossCause, Lost};
 pub use token::FencingToken;
 
 use crate::error::{Error, Result};
@@ -47,7 +47,12 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Lost`] if the proof came too late to count.
-    pub(crate) fn proven(place: Place, name: &LockName, created: Revision, proven_at: Revision) -> Result<Self> {
+    pub(crate) fn proven(
+        place: Place,
+        name: &LockName,
+        created: Revision,
+        proven_at: Revision,
+    ) -> Result<Self> {
         place.hold(created)?;
         let token = FencingToken::granted_at(proven_at);
         tracing::debug!(lock = %name, key = %place.key(), token = token.as_u64(), "lock held");
@@ -135,7 +140,9 @@ impl Guard {
         let answer = self.place.lease().etcd().txn(guarded).await.map_err(of_lock)?;
         if !answer.succeeded {
             self.place.gone().await;
-            return Err(of_lock(Error::Lost { cause: self.place.lost().cause().unwrap_or(LossCause::KeyDeleted) }));
+            return Err(of_lock(Error::Lost {
+                cause: self.place.lost().cause().unwrap_or(LossCause::KeyDeleted),
+            }));
         }
         match answer.ops.into_iter().nth(1) {
             Some(TxnOpAnswer::Txn(inner)) => Ok(TxnAnswer { header: answer.header, ..inner }),

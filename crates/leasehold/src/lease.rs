@@ -138,7 +138,10 @@ impl Lease {
             done: CancellationToken::new(),
         });
         tracing::debug!(lease = %lease.id, ttl = ?granted, "lease granted");
-        lease.runtime.spawn_dedicated("keep a lease", Box::pin(keeper::keep(lease.clone(), answer.header))).detach();
+        lease
+            .runtime
+            .spawn_dedicated("keep a lease", Box::pin(keeper::keep(lease.clone(), answer.header)))
+            .detach();
         lease
     }
 
@@ -279,7 +282,10 @@ impl Lease {
         Err(Error::OutcomeUnknown {
             operation: "revoke a session's lease",
             endpoint: "the session's endpoints".into(),
-            cause: format!("no answer within {CLOSE_BOUND:?}; lease {} ends by itself within {:?}", self.id, self.granted),
+            cause: format!(
+                "no answer within {CLOSE_BOUND:?}; lease {} ends by itself within {:?}",
+                self.id, self.granted
+            ),
         })
     }
 
@@ -306,7 +312,8 @@ struct Grant {
 
 impl Grant {
     async fn send(&mut self, ttl: Ttl) -> Result<LeaseGrantAnswer> {
-        let call = self.call.insert(self.etcd.lease_grant(LeaseGrantRequest { ttl: ttl.as_secs(), id: self.id }));
+        let call =
+            self.call.insert(self.etcd.lease_grant(LeaseGrantRequest { ttl: ttl.as_secs(), id: self.id }));
         let answer = call.await;
         let unknown = answer.as_ref().is_err_and(Error::is_outcome_unknown);
         self.call = unknown.then(|| Box::pin(std::future::ready(answer.clone())) as Call<LeaseGrantAnswer>);
@@ -323,7 +330,9 @@ impl Drop for Grant {
             match call.await {
                 Ok(_) => _ = revoke(&dedicated, &*clock, id, clock.now() + LATE).await,
                 // It may come late: that it is not there yet says nothing.
-                Err(error) if error.is_outcome_unknown() => revoke_when_it_comes(&dedicated, &*clock, id).await,
+                Err(error) if error.is_outcome_unknown() => {
+                    revoke_when_it_comes(&dedicated, &*clock, id).await
+                }
                 Err(_) => {}
             }
         };

@@ -67,7 +67,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use etcd::{Embedded, EtcdExt, Prefixed};
 #[cfg(feature = "remote")]
 pub use etcd::{Endpoint, Remote, RemoteOptions};
-pub use hold::{FencingToken, Guard, Lost, LossCause};
+pub use hold::{FencingToken, Guard, LossCause, Lost};
 pub use leasehold_mvcc as mvcc;
 pub use mutex::{Mutex, TryLock};
 pub use mvcc::{Key, LeaseId, Revision};

@@ -36,13 +36,17 @@ impl LockName {
     /// [`Error::Invalid`] if it is empty, too long or holds a control character.
     pub fn new(name: impl Into<String>) -> Result<Self> {
         let name = name.into();
-        let refuse = |shown: &str, why: String| Err(Error::Invalid { what: format!("the lock name {shown:?}"), why });
+        let refuse =
+            |shown: &str, why: String| Err(Error::Invalid { what: format!("the lock name {shown:?}"), why });
         if name.is_empty() {
             return refuse("", "it is empty; give it 1 to 512 bytes".into());
         }
         if name.len() > Self::MAX_BYTES {
             let shown: String = name.chars().take(32).chain(['…']).collect();
-            return refuse(&shown, format!("it has {} bytes; at most {} are allowed", name.len(), Self::MAX_BYTES));
+            return refuse(
+                &shown,
+                format!("it has {} bytes; at most {} are allowed", name.len(), Self::MAX_BYTES),
+            );
         }
         if let Some(control) = name.chars().find(|c| c.is_control()) {
             return refuse(&name, format!("it holds the control character {control:?}; use printable text"));
@@ -130,7 +134,9 @@ impl Ttl {
     pub fn new(ttl: Duration) -> Result<Self> {
         let seconds = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
         match u16::try_from(seconds) {
-            Ok(whole) if ttl >= Duration::from_secs(Self::MIN_SECONDS) && seconds <= Self::MAX_SECONDS => Ok(Self(whole)),
+            Ok(whole) if ttl >= Duration::from_secs(Self::MIN_SECONDS) && seconds <= Self::MAX_SECONDS => {
+                Ok(Self(whole))
+            }
             _ => Err(Error::Invalid {
                 what: format!("the TTL {ttl:?}"),
                 why: format!("it must be from {} s to {} s", Self::MIN_SECONDS, Self::MAX_SECONDS),
@@ -173,12 +179,20 @@ mod tests {
     #[test]
     fn a_nested_name_is_another_lock() {
         let name = LockName::new("a").unwrap();
-        for (key, own) in
-            [("a/1f-0", true), ("a/x", true), ("a/b/1f-0", false), ("ab/1f-0", false), ("a", false), ("a//1f", false)]
-        {
+        for (key, own) in [
+            ("a/1f-0", true),
+            ("a/x", true),
+            ("a/b/1f-0", false),
+            ("ab/1f-0", false),
+            ("a", false),
+            ("a//1f", false),
+        ] {
             assert_eq!(name.owns(&Key::from(key)), own, "{key}");
         }
-        assert!(LockName::new("a/").unwrap().owns(&Key::from("a//1f")), "a trailing slash is part of the name");
+        assert!(
+            LockName::new("a/").unwrap().owns(&Key::from("a//1f")),
+            "a trailing slash is part of the name"
+        );
     }
 
     #[test]

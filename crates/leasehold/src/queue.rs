@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::Either;
 use leasehold_mvcc::{
-    Code, Compare, CompareResult, CompareTarget, Key, KeyValue, PutRequest, RangeAnswer, RangeRequest, Revision,
-    SortOrder, SortTarget, Txn, TxnAnswer, TxnOpAnswer,
+    Code, Compare, CompareResult, CompareTarget, Key, KeyValue, PutRequest, RangeAnswer, RangeRequest,
+    Revision, SortOrder, SortTarget, Txn, TxnAnswer, TxnOpAnswer,
 };
 
 pub(crate) use entry::Author;
@@ -98,7 +98,9 @@ impl<'a> Attempt<'a> {
                     sight = self.look().await?;
                 }
                 Sight::Unclear => sight = self.look().await?,
-                Sight::NotEntered { .. } | Sight::Gone => return Err(Error::Lost { cause: self.place.gone().await }),
+                Sight::NotEntered { .. } | Sight::Gone => {
+                    return Err(Error::Lost { cause: self.place.gone().await });
+                }
             }
         }
     }
@@ -128,7 +130,10 @@ impl<'a> Attempt<'a> {
     /// The guard, for an attempt that was seen first at `at`.
     pub(crate) fn into_guard(self, at: Revision) -> Result<Guard> {
         let Some(created) = self.place.created() else {
-            return Err(Error::Protocol { endpoint: "etcd".into(), why: "a hold was proven without its key".into() });
+            return Err(Error::Protocol {
+                endpoint: "etcd".into(),
+                why: "a hold was proven without its key".into(),
+            });
         };
         Guard::proven(self.place, self.name, created, at)
     }
@@ -233,9 +238,10 @@ impl<'a> Attempt<'a> {
         let Some(created) = self.place.created() else { return Err(malformed()) };
         let (mut newest, mut limit) = (created.previous(), PAGE);
         loop {
-            let before = RangeRequest { max_create_revision: newest, ..RangeRequest::range(self.name.queue()) }
-                .sorted(SortTarget::Create, SortOrder::Descend)
-                .limited(limit);
+            let before =
+                RangeRequest { max_create_revision: newest, ..RangeRequest::range(self.name.queue()) }
+                    .sorted(SortTarget::Create, SortOrder::Descend)
+                    .limited(limit);
             let own = RangeRequest::key(self.place.key().clone());
             let answer = self.place.lease().etcd().txn(Txn::new().then(own).then(before)).await?;
             let at = answer.header.revision;
@@ -258,7 +264,8 @@ impl<'a> Attempt<'a> {
 
 /// The first entry of a lock's queue: who holds it.
 pub(crate) async fn first(etcd: &dyn Etcd, name: &LockName) -> Result<Option<Entry>> {
-    let request = RangeRequest::range(name.queue()).sorted(SortTarget::Create, SortOrder::Ascend).limited(PAGE);
+    let request =
+        RangeRequest::range(name.queue()).sorted(SortTarget::Create, SortOrder::Ascend).limited(PAGE);
     let page = etcd.range(request).await?;
     match page.kvs.iter().find(|kv| name.owns(&kv.key)) {
         None if page.more => Ok(entries(etcd, name).await?.into_iter().next()),
@@ -272,7 +279,8 @@ pub(crate) async fn entries(etcd: &dyn Etcd, name: &LockName) -> Result<Vec<Entr
     let mut as_of = Revision::ZERO;
     let mut entries = Vec::new();
     loop {
-        let request = RangeRequest { revision: as_of, ..RangeRequest::range(range.clone()).limited(LIST_PAGE) };
+        let request =
+            RangeRequest { revision: as_of, ..RangeRequest::range(range.clone()).limited(LIST_PAGE) };
         let page = match etcd.range(request).await {
             Err(error) if error.refusal().is_some_and(|no| no.code == Code::OutOfRange) => {
                 // Compacted between two pages: begin again, at a revision that is there.
@@ -302,5 +310,8 @@ fn ranges(answer: &TxnAnswer) -> Result<[&RangeAnswer; 2]> {
 }
 
 fn malformed() -> Error {
-    Error::Protocol { endpoint: "etcd".into(), why: "the answer to a queue's transaction lacks a part".into() }
+    Error::Protocol {
+        endpoint: "etcd".into(),
+        why: "the answer to a queue's transaction lacks a part".into(),
+    }
 }

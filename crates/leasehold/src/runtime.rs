@@ -68,7 +68,10 @@ impl fmt::Debug for Task {
 }
 
 /// The first of two futures to end; if both are ready, the first one named.
-pub(crate) async fn race<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> Either<A, B> {
+pub(crate) async fn race<A, B>(
+    first: impl Future<Output = A>,
+    second: impl Future<Output = B>,
+) -> Either<A, B> {
     let (first, second) = (std::pin::pin!(first), std::pin::pin!(second));
     match select(first, second).await {
         Either::Left((a, _)) => Either::Left(a),
@@ -77,7 +80,11 @@ pub(crate) async fn race<A, B>(first: impl Future<Output = A>, second: impl Futu
 }
 
 /// What `future` gives, or `None` if `at` comes first.
-pub(crate) async fn before<T>(runtime: &dyn Runtime, at: Instant, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn before<T>(
+    runtime: &dyn Runtime,
+    at: Instant,
+    future: impl Future<Output = T>,
+) -> Option<T> {
     match race(future, runtime.sleep_until(at)).await {
         Either::Left(value) => Some(value),
         Either::Right(()) => None,

@@ -1,7 +1,13 @@
 //! Every public future dropped at each of its polls, on a good network and on a rough one: afterwards nothing of it is
 //! left, and the next one goes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -98,7 +104,8 @@ fn at_every_poll(scene: impl AsyncFn(&World, &Session, usize) -> bool) {
                 });
                 // The store's own timer is all that still runs.
                 drop(world);
-                let left: Vec<_> = seeded.tasks().into_iter().filter(|task| *task != "embedded etcd: expiry").collect();
+                let left: Vec<_> =
+                    seeded.tasks().into_iter().filter(|task| *task != "embedded etcd: expiry").collect();
                 assert!(left.is_empty(), "dropped after {polls} polls: {left:?} still run");
                 if ended {
                     break;
@@ -133,7 +140,10 @@ async fn nothing_is_left(world: &World, polls: usize) {
             break;
         }
         let watches = world.store.watch_count();
-        assert!(world.runtime.now() < end, "dropped after {polls} polls, this is left, and {watches} watches:\n{dump}");
+        assert!(
+            world.runtime.now() < end,
+            "dropped after {polls} polls, this is left, and {watches} watches:\n{dump}"
+        );
         world.runtime.sleep_until(world.runtime.now() + Duration::from_millis(100)).await;
     }
     // Tasks that only wait for their last delay to pass.
@@ -281,7 +291,9 @@ fn a_late_copy_that_brings_the_key_back_is_removed_while_the_lease_lives_on() {
         let kept = Mutex::new(&session, "kept".parse().unwrap()).lock().await.unwrap();
         let late = Rates { late_requests: 1000, max_late: Duration::from_secs(5), ..SLOW };
         world.network.faults().set(late);
-        assert!(Mutex::new(&session, name()).lock_timeout(Duration::from_millis(300)).await.unwrap().is_none());
+        assert!(
+            Mutex::new(&session, name()).lock_timeout(Duration::from_millis(300)).await.unwrap().is_none()
+        );
         world.network.faults().calm();
         let (mut came_back, end) = (false, world.runtime.now() + Duration::from_secs(TTL));
         while world.runtime.now() < end {

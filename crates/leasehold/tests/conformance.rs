@@ -1,6 +1,12 @@
 //! Every backend does what every backend must do.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use std::sync::Arc;
 
@@ -17,7 +23,8 @@ for_each_backend!(a_backend_conforms, fresh, cluster);
 
 async fn a_namespace_conforms(backend: Backend) {
     let store = backend.clone();
-    let namespace = Prefixed::new(backend.another(), format!("{}/namespace\u{e9}/", backend.prefix())).unwrap();
+    let namespace =
+        Prefixed::new(backend.another(), format!("{}/namespace\u{e9}/", backend.prefix())).unwrap();
     let subject = Subject::new(Arc::new(namespace), "inside", move |revision| store.compact(revision));
     conformance::all(&subject).await;
 }

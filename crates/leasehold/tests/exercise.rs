@@ -1,6 +1,12 @@
 //! The exercise's checks of its lock: a key, a token, a TTL.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +60,11 @@ for_each_backend!(a_lock_is_still_held_after_three_ttls, cluster);
 async fn a_killed_holders_lock_is_free_within_its_ttl_and_the_expiry_round(backend: Backend) {
     let Some(endpoints) = backend.endpoints() else {
         // In process there is nobody to kill: the lease is left to itself, as a crash would leave it.
-        let session = leasehold::Session::builder(backend.etcd()).ttl(Ttl::seconds(SHORT).unwrap()).open().await.unwrap();
+        let session = leasehold::Session::builder(backend.etcd())
+            .ttl(Ttl::seconds(SHORT).unwrap())
+            .open()
+            .await
+            .unwrap();
         backend.etcd().put(backend.name("killed"), "holder", session.lease_id().unwrap()).await.unwrap();
         session.orphan();
         return take_over(&backend).await;
@@ -106,7 +116,8 @@ async fn a_holder_of_the_same_token_is_still_another(backend: Backend) {
 for_each_backend!(a_holder_of_the_same_token_is_still_another);
 
 async fn a_value_written_over_the_token_is_not_removed(backend: Backend) {
-    let (etcd, key, ours) = (backend.etcd(), backend.name("overwritten"), lock(&backend, "overwritten", "ours"));
+    let (etcd, key, ours) =
+        (backend.etcd(), backend.name("overwritten"), lock(&backend, "overwritten", "ours"));
     assert!(ours.try_lock().await.unwrap());
     etcd.put(key.clone(), "somebody else's", Default::default()).await.unwrap();
     assert!(!ours.unlock().await.unwrap());

@@ -1,6 +1,12 @@
 //! The same lock as Go's: the lock service inside etcd is Go's own mutex, and etcdctl is another.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use leasehold::{LockName, Mutex, Session, Ttl};
 use leasehold_testbed::{Backend, Etcdctl, LockService, Witness, for_each_backend, join};
@@ -68,7 +74,8 @@ async fn both_kinds_of_client_exclude_each_other_and_their_revisions_rise(backen
     let (witness, name) = (Witness::new(), backend.lock_name("crowd"));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for n in 0..4 {
-        let session = Session::builder(backend.another()).ttl(Ttl::seconds(30).unwrap()).open().await.unwrap();
+        let session =
+            Session::builder(backend.another()).ttl(Ttl::seconds(30).unwrap()).open().await.unwrap();
         let (mutex, seen) = (Mutex::new(&session, name.clone()), witness.clone());
         ours.push(join(&*session.runtime(), "ours", async move {
             for _ in 0..10 {

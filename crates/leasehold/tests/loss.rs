@@ -1,6 +1,12 @@
 //! Loss is told, in time, and with its cause.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,7 +24,9 @@ async fn session(backend: &Backend, ttl: u64) -> Session {
 /// # Panics
 /// If it takes much longer than anything here should.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(15), future).await.unwrap_or_else(|_| panic!("{what}: not within 15 s"))
+    tokio::time::timeout(Duration::from_secs(15), future)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within 15 s"))
 }
 
 /// B05, B28: the loss comes with the deed, long before the deadline.
@@ -40,7 +48,10 @@ for_each_backend!(a_guard_whose_lease_is_revoked_is_lost_at_once_with_that_cause
 async fn a_guard_whose_key_is_deleted_is_lost_at_once_with_that_cause(backend: Backend) {
     let session = session(&backend, 60).await;
     let (first, second) = (backend.lock_name("deleted"), backend.lock_name("kept"));
-    let (guard, kept) = (Mutex::new(&session, first).lock().await.unwrap(), Mutex::new(&session, second).lock().await.unwrap());
+    let (guard, kept) = (
+        Mutex::new(&session, first).lock().await.unwrap(),
+        Mutex::new(&session, second).lock().await.unwrap(),
+    );
     assert!(backend.etcd().delete(guard.key().clone()).await.unwrap());
     assert_eq!(soon("the loss", guard.lost().wait()).await, LossCause::KeyDeleted);
     assert_eq!(kept.ensure_held(Duration::ZERO), Ok(()), "the other lock of the session is still held");
@@ -133,7 +144,8 @@ async fn a_session_outlives_every_worker_of_the_callers_runtime_being_blocked(ba
         })
         .await
         .unwrap();
-    let blocked: Vec<_> = (0..2).map(|_| caller.spawn(async { std::thread::sleep(Duration::from_secs(6)) })).collect();
+    let blocked: Vec<_> =
+        (0..2).map(|_| caller.spawn(async { std::thread::sleep(Duration::from_secs(6)) })).collect();
     for blocked in blocked {
         blocked.await.unwrap();
     }
@@ -144,7 +156,12 @@ async fn a_session_outlives_every_worker_of_the_callers_runtime_being_blocked(ba
     caller.shutdown_background();
     drop(guard);
     let session = session(&backend, 10).await;
-    soon("the next hold", Mutex::new(&session, backend.lock_name("blocked")).lock()).await.unwrap().release().await.unwrap();
+    soon("the next hold", Mutex::new(&session, backend.lock_name("blocked")).lock())
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
 }
 for_each_backend!(a_session_outlives_every_worker_of_the_callers_runtime_being_blocked);
 
@@ -152,7 +169,8 @@ for_each_backend!(a_session_outlives_every_worker_of_the_callers_runtime_being_b
 async fn a_guard_cut_off_from_the_network_is_lost_before_the_server_frees_the_key(backend: Backend) {
     let Some(endpoints) = backend.endpoints() else { return };
     let proxy = Proxy::start(&endpoints[0]).await;
-    let cut_off = Session::builder(connect(&[proxy.endpoint()])).ttl(Ttl::seconds(3).unwrap()).open().await.unwrap();
+    let cut_off =
+        Session::builder(connect(&[proxy.endpoint()])).ttl(Ttl::seconds(3).unwrap()).open().await.unwrap();
     let name = backend.lock_name("cut");
     let guard = Mutex::new(&cut_off, name.clone()).lock().await.unwrap();
     let (lost, runtime) = (guard.lost(), cut_off.runtime());

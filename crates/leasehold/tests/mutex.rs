@@ -1,6 +1,12 @@
 //! The fair lock.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use std::time::Duration;
 
@@ -216,7 +222,10 @@ async fn nested_names_are_locks_of_their_own_in_every_order_of_creation(backend:
         }
         let holder = holder.unwrap_or_else(|| panic!("{order:?}: nobody holds"));
         assert_eq!(a.holder().await.unwrap().unwrap().key, *holder.key(), "{order:?}");
-        assert!(matches!(a.try_lock().await.unwrap(), TryLock::Busy(entry) if entry.key == *holder.key()), "{order:?}");
+        assert!(
+            matches!(a.try_lock().await.unwrap(), TryLock::Busy(entry) if entry.key == *holder.key()),
+            "{order:?}"
+        );
         let queue = a.queue().await.unwrap();
         let token = holder.token();
         holder.release().await.unwrap();

@@ -1,6 +1,12 @@
 //! Everything public crosses threads, and so does every public future.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 use std::time::Duration;
 
@@ -8,8 +14,8 @@ use leasehold::etcd::{Etcd, Updates};
 use leasehold::mvcc::{RangeRequest, Txn, WatchRequest};
 use leasehold::runtime::{SystemRuntime, Task};
 use leasehold::{
-    DistributedLock, Embedded, Entry, Error, EtcdExt, FencingToken, Guard, LockName, Lost, LossCause, Mutex, Prefixed,
-    Session, SessionBuilder, TryLock, Ttl,
+    DistributedLock, Embedded, Entry, Error, EtcdExt, FencingToken, Guard, LockName, LossCause, Lost, Mutex,
+    Prefixed, Session, SessionBuilder, TryLock, Ttl,
 };
 
 const fn both<T: Send + Sync + ?Sized>() {}

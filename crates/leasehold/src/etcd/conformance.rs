@@ -18,7 +18,12 @@
 //! # }).unwrap();
 //! ```
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a claim that does not hold is a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a claim that does not hold is a panic"
+)]
 
 pub mod closing;
 pub mod keys;
@@ -47,7 +52,11 @@ pub struct Subject {
 
 impl Subject {
     /// `etcd`, to be tested below `prefix`; `compact` forgets its history below a revision.
-    pub fn new(etcd: Arc<dyn Etcd>, prefix: impl Into<String>, compact: impl Fn(Revision) + Send + Sync + 'static) -> Self {
+    pub fn new(
+        etcd: Arc<dyn Etcd>,
+        prefix: impl Into<String>,
+        compact: impl Fn(Revision) + Send + Sync + 'static,
+    ) -> Self {
         Self { etcd, prefix: prefix.into(), compact: Box::new(compact) }
     }
 
@@ -79,7 +88,10 @@ impl Subject {
 
 impl fmt::Debug for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject").field("etcd", &self.etcd).field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("Subject")
+            .field("etcd", &self.etcd)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
     }
 }
 

@@ -10,9 +10,9 @@ use futures_core::future::BoxFuture;
 use futures_util::future::ready;
 use futures_util::stream;
 use leasehold_mvcc::{
-    Answer, Command, CompactRequest, Header, Instant, KeepAliveAnswer, LeaseGrantAnswer, LeaseGrantRequest, LeaseId,
-    LeaseRevokeAnswer, LeaseTimeToLiveAnswer, RangeAnswer, RangeRequest, Revision, Store, StoreError, StoreOptions, Txn,
-    TxnAnswer, WatchRequest, WatchResponse,
+    Answer, Command, CompactRequest, Header, Instant, KeepAliveAnswer, LeaseGrantAnswer, LeaseGrantRequest,
+    LeaseId, LeaseRevokeAnswer, LeaseTimeToLiveAnswer, RangeAnswer, RangeRequest, Revision, Store,
+    StoreError, StoreOptions, Txn, TxnAnswer, WatchRequest, WatchResponse,
 };
 use tokio::sync::Notify;
 
@@ -90,7 +90,8 @@ impl Embedded {
 
     /// One on a clock of the caller's.
     pub fn new(runtime: Arc<dyn Runtime>, options: EmbeddedOptions) -> Self {
-        let state = State { store: Store::new(options.store), fanout: Fanout::default(), armed: Instant::NEVER };
+        let state =
+            State { store: Store::new(options.store), fanout: Fanout::default(), armed: Instant::NEVER };
         let sooner = Arc::new(Notify::new());
         let inner = Arc::new(Inner {
             runtime: runtime.clone(),
@@ -124,7 +125,9 @@ impl Embedded {
     /// [`Error::Refused`] if it is compacted already or has not come yet.
     pub fn compact(&self, revision: Revision) -> Result<()> {
         let request = CompactRequest { revision, physical: false };
-        self.apply(Command::Compact(request)).map(drop).map_err(|source| Error::Refused { operation: "compact", source })
+        self.apply(Command::Compact(request))
+            .map(drop)
+            .map_err(|source| Error::Refused { operation: "compact", source })
     }
 
     /// The store's revision.
@@ -148,7 +151,12 @@ impl Embedded {
         fanout::open(self.clone())
     }
 
-    fn call<T: Send + 'static>(&self, operation: &'static str, command: Command, pick: fn(Answer) -> Option<T>) -> Call<T> {
+    fn call<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        command: Command,
+        pick: fn(Answer) -> Option<T>,
+    ) -> Call<T> {
         // Evaluated when polled, not when called, as a remote call would be.
         let inner = self.inner.clone();
         Box::pin(async move {
@@ -166,10 +174,10 @@ impl Embedded {
 
 impl Inner {
     fn apply(&self, mut command: Command) -> Result<Answer, StoreError> {
-        if let Command::LeaseGrant(request) = &mut command {
-            if request.id.is_none() {
-                request.id = LeaseId::new((self.runtime.random_u64() >> 1).max(1).cast_signed());
-            }
+        if let Command::LeaseGrant(request) = &mut command
+            && request.id.is_none()
+        {
+            request.id = LeaseId::new((self.runtime.random_u64() >> 1).max(1).cast_signed());
         }
         let mut state = self.state.lock();
         let State { store, fanout, armed } = &mut *state;
@@ -244,7 +252,7 @@ impl Etcd for Embedded {
             let mut stream = open?;
             let told = match stream.next().await {
                 Some(response) => update(response),
-                None => Err(Error::Closed { what: "the embedded etcd" }),
+                None => Err(stream.why_it_ended()),
             };
             let open = told.is_ok().then_some(stream);
             Some((told, open))

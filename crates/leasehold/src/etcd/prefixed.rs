@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
 use leasehold_mvcc::{
-    DeleteAnswer, Key, KeepAliveAnswer, KeyRange, KeyValue, LeaseGrantAnswer, LeaseGrantRequest, LeaseId,
-    LeaseRevokeAnswer, LeaseTimeToLiveAnswer, PutAnswer, RangeAnswer, RangeRequest, Txn, TxnAnswer, TxnOp, TxnOpAnswer,
-    WatchRequest,
+    DeleteAnswer, KeepAliveAnswer, Key, KeyRange, KeyValue, LeaseGrantAnswer, LeaseGrantRequest, LeaseId,
+    LeaseRevokeAnswer, LeaseTimeToLiveAnswer, PutAnswer, RangeAnswer, RangeRequest, Txn, TxnAnswer, TxnOp,
+    TxnOpAnswer, WatchRequest,
 };
 
 use super::{Call, Etcd, Updates, WatchUpdate};
@@ -31,7 +31,10 @@ impl Prefixed {
     pub fn new(etcd: Arc<dyn Etcd>, prefix: impl Into<Key>) -> Result<Self> {
         let prefix = prefix.into();
         if prefix.is_empty() {
-            return Err(Error::Invalid { what: "the namespace".into(), why: "it is empty; give it a prefix".into() });
+            return Err(Error::Invalid {
+                what: "the namespace".into(),
+                why: "it is empty; give it a prefix".into(),
+            });
         }
         Ok(Self { etcd, prefix })
     }
@@ -76,7 +79,8 @@ fn kvs_out<'a>(kvs: impl IntoIterator<Item = &'a mut KeyValue>, prefix: &Key) {
 fn txn_out(answer: &mut TxnAnswer, prefix: &Key) {
     for op in &mut answer.ops {
         match op {
-            TxnOpAnswer::Range(RangeAnswer { kvs, .. }) | TxnOpAnswer::Delete(DeleteAnswer { prev_kvs: kvs, .. }) => {
+            TxnOpAnswer::Range(RangeAnswer { kvs, .. })
+            | TxnOpAnswer::Delete(DeleteAnswer { prev_kvs: kvs, .. }) => {
                 kvs_out(kvs, prefix);
             }
             TxnOpAnswer::Put(PutAnswer { prev_kv, .. }) => kvs_out(prev_kv, prefix),

@@ -51,7 +51,15 @@ impl Place {
     pub(crate) fn new(lease: &Arc<Lease>, name_key: impl FnOnce(u64) -> Key) -> Result<Self> {
         let lost = Lost::default();
         let (number, key) = lease.join(name_key, &lost)?;
-        Ok(Self { lease: lease.clone(), key, number, lost, stage: Stage::Absent, late_copy: false, only_if: None })
+        Ok(Self {
+            lease: lease.clone(),
+            key,
+            number,
+            lost,
+            stage: Stage::Absent,
+            late_copy: false,
+            only_if: None,
+        })
     }
 
     /// The same place, whose key is removed only if this holds too.
@@ -200,11 +208,11 @@ impl Drop for Place {
         }
         let runtime = lease.runtime().clone();
         let job = async move {
-            if let Stage::Sending(call) = stage {
-                if call.into_inner().await.is_err_and(|error| error.is_outcome_unknown()) {
-                    lease.retire();
-                    lease.doubt(key.clone());
-                }
+            if let Stage::Sending(call) = stage
+                && call.into_inner().await.is_err_and(|error| error.is_outcome_unknown())
+            {
+                lease.retire();
+                lease.doubt(key.clone());
             }
             remove(&lease, &key, removal).await;
             lease.part(number);
@@ -244,6 +252,9 @@ pub(crate) async fn remove(lease: &Lease, key: &Key, removal: Txn) {
 
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").field("key", &self.key).field("created", &self.created()).finish_non_exhaustive()
+        f.debug_struct("Place")
+            .field("key", &self.key)
+            .field("created", &self.created())
+            .finish_non_exhaustive()
     }
 }

@@ -117,7 +117,12 @@ impl Lease {
                 wake = wake.min(held.until);
                 if held.watch.is_none() {
                     if now >= held.since + WATCH_AFTER {
-                        let watch = own_key::watch(self.clone(), member.key.clone(), held.created, member.lost.clone());
+                        let watch = own_key::watch(
+                            self.clone(),
+                            member.key.clone(),
+                            held.created,
+                            member.lost.clone(),
+                        );
                         held.watch = Some(self.runtime.spawn_dedicated("watch a held key", Box::pin(watch)));
                     } else {
                         unwatched = true;
@@ -132,7 +137,9 @@ impl Lease {
             if lost.set(LossCause::MaxHold) {
                 tracing::warn!(lease = %self.id, %key, "hold lost: {}", LossCause::MaxHold);
                 let lease = self.clone();
-                let removal = async move { place::remove(&lease, &key, place::removal(&lease, &key, Some(created))).await };
+                let removal = async move {
+                    place::remove(&lease, &key, place::removal(&lease, &key, Some(created))).await
+                };
                 self.runtime.spawn_dedicated("remove a key", Box::pin(removal)).detach();
             }
         }
@@ -179,7 +186,9 @@ async fn renew(lease: &Lease, mut lineage: Lineage) -> (Renewal, Lineage) {
         (Ok(renewal), _) if renewal.ttl <= 0 => confirm_gone(lease).await,
         (Ok(renewal), Ok(read)) => match lineage.follow(read) {
             Err(cause) => Renewal::Over(cause),
-            Ok(()) if renewal.header.cluster_id != read.cluster_id => Renewal::Over(LossCause::ClusterChanged),
+            Ok(()) if renewal.header.cluster_id != read.cluster_id => {
+                Renewal::Over(LossCause::ClusterChanged)
+            }
             Ok(()) if read.raft_term > renewal.header.raft_term => {
                 Renewal::Unknown { why: "the member that renewed it was not in the newest term".into() }
             }

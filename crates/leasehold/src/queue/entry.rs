@@ -78,7 +78,12 @@ impl Author {
             let path = std::env::current_exe().ok()?;
             Some(path.file_name()?.to_string_lossy().into_owned())
         });
-        let who = Who { host: host(), pid: std::process::id(), program: program.unwrap_or_else(|| "?".into()), since: 0 };
+        let who = Who {
+            host: host(),
+            pid: std::process::id(),
+            program: program.unwrap_or_else(|| "?".into()),
+            since: 0,
+        };
         let mut opening = serde_json::to_string(&who).unwrap_or_default();
         // "since" is the last field: cutting its 0 and the brace leaves room for a time.
         opening.truncate(opening.len().saturating_sub(2));

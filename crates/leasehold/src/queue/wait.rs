@@ -1,7 +1,7 @@
 //! Waiting behind one entry: nothing is asked while nothing happens.
 
-use futures_util::future::{Either, poll_fn};
 use futures_util::StreamExt;
+use futures_util::future::{Either, poll_fn};
 use std::task::Poll;
 
 use leasehold_mvcc::{Key, KeyRange, KeyValue, Revision, WatchRequest};
@@ -70,7 +70,10 @@ impl Wait {
                 Some(Ok(WatchUpdate::Confirmed(revision))) => {
                     self.backoff = backoff();
                     // The first time it completes the watch; later it tells of a connection that broke.
-                    if self.follow(which).is_none_or(|followed| followed.confirmed.replace(revision).is_some()) {
+                    if self
+                        .follow(which)
+                        .is_none_or(|followed| followed.confirmed.replace(revision).is_some())
+                    {
                         return Ok(());
                     }
                 }

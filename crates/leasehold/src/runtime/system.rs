@@ -97,7 +97,10 @@ fn thread(name: &'static str) -> Result<Handle> {
     let refused = |cause| refused(name, &cause);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
     let handle = runtime.handle().clone();
-    std::thread::Builder::new().name(name.into()).spawn(move || runtime.block_on(pending::<()>())).map_err(refused)?;
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || runtime.block_on(pending::<()>()))
+        .map_err(refused)?;
     Ok(handle)
 }
 
@@ -118,10 +121,15 @@ mod tests {
         let started = runtime.now();
         let (done, ended) = mpsc::channel();
         let sleep = runtime.sleep_until(started + Duration::from_millis(20));
-        runtime.spawn_dedicated("sleeper", Box::pin(async move {
-            sleep.await;
-            done.send(()).unwrap();
-        })).detach();
+        runtime
+            .spawn_dedicated(
+                "sleeper",
+                Box::pin(async move {
+                    sleep.await;
+                    done.send(()).unwrap();
+                }),
+            )
+            .detach();
         ended.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(runtime.now() >= started + Duration::from_millis(20));
     }
@@ -134,10 +142,15 @@ mod tests {
         for (name, after) in [("late", 60), ("early", 20), ("past", 0)] {
             let sleep = runtime.sleep_until(now + Duration::from_millis(after));
             let done = done.clone();
-            runtime.spawn("sleeper", Box::pin(async move {
-                sleep.await;
-                done.send(name).unwrap();
-            })).detach();
+            runtime
+                .spawn(
+                    "sleeper",
+                    Box::pin(async move {
+                        sleep.await;
+                        done.send(name).unwrap();
+                    }),
+                )
+                .detach();
         }
         let order: Vec<_> = (0..3).map(|_| ended.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
         assert_eq!(order, ["past", "early", "late"]);
@@ -154,10 +167,13 @@ mod tests {
         let runtime = SystemRuntime::shared().unwrap();
         let (dropped, told) = mpsc::channel();
         let owned = Told(dropped);
-        let task = runtime.spawn("endless", Box::pin(async move {
-            let _owned = owned;
-            pending::<()>().await;
-        }));
+        let task = runtime.spawn(
+            "endless",
+            Box::pin(async move {
+                let _owned = owned;
+                pending::<()>().await;
+            }),
+        );
         drop(task);
         told.recv_timeout(Duration::from_secs(10)).unwrap();
     }

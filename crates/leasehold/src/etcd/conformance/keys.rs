@@ -50,7 +50,11 @@ pub async fn a_key_counts_its_writes_since_its_creation(subject: &Subject) {
             let written = etcd.put(key.clone(), "x", LeaseId::NONE).await.unwrap().header.revision;
             created = if version == 1 { written } else { created };
             let kv = etcd.get(key.clone()).await.unwrap().unwrap();
-            assert_eq!((kv.create_revision, kv.mod_revision, kv.version), (created, written, version), "life {life}");
+            assert_eq!(
+                (kv.create_revision, kv.mod_revision, kv.version),
+                (created, written, version),
+                "life {life}"
+            );
             assert!(written > last, "{written} after {last}");
             last = written;
         }
@@ -61,7 +65,8 @@ pub async fn a_key_counts_its_writes_since_its_creation(subject: &Subject) {
 /// Keys and values may be any bytes; bytes that mean something elsewhere mean nothing here.
 pub async fn keys_are_bytes(subject: &Subject) {
     let etcd = subject.etcd();
-    let names: [&[u8]; 8] = [b"a_b", b"axb", b"a%b", b"a*b", b"a\0b", b"a\xff\xfeb", "a\u{e9}b".as_bytes(), b"a\\b"];
+    let names: [&[u8]; 8] =
+        [b"a_b", b"axb", b"a%b", b"a*b", b"a\0b", b"a\xff\xfeb", "a\u{e9}b".as_bytes(), b"a\\b"];
     let keys: Vec<Key> =
         names.iter().map(|name| Key::from([subject.key("bytes/").as_bytes(), name].concat())).collect();
     for (n, key) in keys.iter().enumerate() {
@@ -85,12 +90,16 @@ pub async fn a_range_is_sorted_and_cut_as_asked(subject: &Subject) {
     let all = RangeRequest::prefix(prefix.clone());
     let names = async |request: RangeRequest| {
         let answer = etcd.range(request).await.unwrap();
-        let names: Vec<String> = answer.kvs.iter().map(|kv| String::from_utf8(kv.value.to_vec()).unwrap()).collect();
+        let names: Vec<String> =
+            answer.kvs.iter().map(|kv| String::from_utf8(kv.value.to_vec()).unwrap()).collect();
         (names.concat(), answer.count, answer.more)
     };
     assert_eq!(names(all.clone()).await, ("abc".into(), 3, false));
     assert_eq!(names(all.clone().sorted(SortTarget::Create, SortOrder::Ascend)).await.0, "bca");
-    assert_eq!(names(all.clone().sorted(SortTarget::Create, SortOrder::Descend).limited(2)).await, ("ac".into(), 3, true));
+    assert_eq!(
+        names(all.clone().sorted(SortTarget::Create, SortOrder::Descend).limited(2)).await,
+        ("ac".into(), 3, true)
+    );
     let second = etcd.get(key("c")).await.unwrap().unwrap().create_revision;
     assert_eq!(names(RangeRequest { max_create_revision: second, ..all.clone() }).await.0, "bc");
     assert_eq!(names(RangeRequest { min_create_revision: second, ..all.clone() }).await.0, "ac");

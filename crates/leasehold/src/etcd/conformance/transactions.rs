@@ -1,8 +1,8 @@
 //! Transactions: comparing, and doing several things at one revision.
 
 use leasehold_mvcc::{
-    Code, Compare, CompareResult, CompareTarget, DeleteRequest, KeyRange, LeaseId, PutRequest, RangeRequest, Revision, Txn,
-    TxnOpAnswer,
+    Code, Compare, CompareResult, CompareTarget, DeleteRequest, KeyRange, LeaseId, PutRequest, RangeRequest,
+    Revision, Txn, TxnOpAnswer,
 };
 
 use super::Subject;
@@ -45,7 +45,10 @@ pub async fn every_comparison_must_hold(subject: &Subject) {
             for result in [Equal, Greater, Less, NotEqual] {
                 let holds = result == stands || (result == NotEqual && stands != Equal);
                 let compare = Compare::key(key.clone(), target.clone(), result);
-                let answer = etcd.txn(Txn::new().when(compare.clone()).then(RangeRequest::key(key.clone()))).await.unwrap();
+                let answer = etcd
+                    .txn(Txn::new().when(compare.clone()).then(RangeRequest::key(key.clone())))
+                    .await
+                    .unwrap();
                 assert_eq!(answer.succeeded, holds, "{compare:?}");
             }
         }
@@ -61,10 +64,17 @@ pub async fn every_comparison_must_hold(subject: &Subject) {
 pub async fn a_comparison_over_a_range_must_hold_for_every_key(subject: &Subject) {
     let etcd = subject.etcd();
     let range = KeyRange::prefix(subject.key("many/"));
-    let no_key = Compare { range: range.clone(), target: CompareTarget::Create(Revision::ZERO), result: CompareResult::Equal };
+    let no_key = Compare {
+        range: range.clone(),
+        target: CompareTarget::Create(Revision::ZERO),
+        result: CompareResult::Equal,
+    };
     let read = RangeRequest::range(range.clone());
     let holds = async |compare: &Compare| {
-        etcd.txn(Txn::new().when(compare.clone()).then(read.clone()).otherwise(read.clone())).await.unwrap().succeeded
+        etcd.txn(Txn::new().when(compare.clone()).then(read.clone()).otherwise(read.clone()))
+            .await
+            .unwrap()
+            .succeeded
     };
     assert!(holds(&no_key).await, "nothing is there");
     let first = etcd.put(subject.key("many/1"), "x", LeaseId::NONE).await.unwrap().header.revision;
@@ -87,7 +97,8 @@ pub async fn a_transaction_sees_its_own_writes(subject: &Subject) {
     let read = || RangeRequest::key(key.clone());
     let txn = Txn::new().then(read()).then(PutRequest::new(key.clone(), "x")).then(read());
     let answer = etcd.txn(txn).await.unwrap();
-    let counts: Vec<i64> = answer.ops.iter().filter_map(TxnOpAnswer::as_range).map(|range| range.count).collect();
+    let counts: Vec<i64> =
+        answer.ops.iter().filter_map(TxnOpAnswer::as_range).map(|range| range.count).collect();
     assert_eq!(counts, [0, 1]);
     assert_eq!(answer.ops[2].as_range().unwrap().kvs[0].mod_revision, answer.header.revision);
     etcd.delete(key).await.unwrap();
@@ -110,16 +121,22 @@ pub async fn a_transaction_within_a_transaction_is_done_with_it(subject: &Subjec
 pub async fn what_etcd_refuses_is_refused_with_its_code(subject: &Subject) {
     let (etcd, key) = (subject.etcd(), subject.key("refused"));
     let put = |value: &'static str| PutRequest::new(key.clone(), value);
-    let too_many = (0..129).fold(Txn::new(), |txn, n| txn.then(PutRequest::new(subject.key(&n.to_string()), "x")));
+    let too_many =
+        (0..129).fold(Txn::new(), |txn, n| txn.then(PutRequest::new(subject.key(&n.to_string()), "x")));
     let cases = [
         ("two puts of one key", Txn::new().then(put("a")).then(put("b")), Code::InvalidArgument),
-        ("a put and a delete of one key", Txn::new().then(put("a")).then(DeleteRequest::key(key.clone())), Code::InvalidArgument),
+        (
+            "a put and a delete of one key",
+            Txn::new().then(put("a")).then(DeleteRequest::key(key.clone())),
+            Code::InvalidArgument,
+        ),
         ("an unknown lease", Txn::new().then(put("a").on(LeaseId::new(0x7e57))), Code::NotFound),
         ("too many operations", too_many, Code::InvalidArgument),
         ("a put without a key", Txn::new().then(PutRequest::new("", "x")), Code::InvalidArgument),
         (
             "a read of the future",
-            Txn::new().then(RangeRequest { revision: Revision::new(i64::MAX), ..RangeRequest::key(key.clone()) }),
+            Txn::new()
+                .then(RangeRequest { revision: Revision::new(i64::MAX), ..RangeRequest::key(key.clone()) }),
             Code::OutOfRange,
         ),
     ];

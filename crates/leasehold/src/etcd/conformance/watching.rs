@@ -82,7 +82,8 @@ pub async fn a_watch_tells_of_its_own_keys_alone(subject: &Subject) {
 /// What one transaction did is told with one revision.
 pub async fn events_of_one_transaction_have_one_revision(subject: &Subject) {
     let etcd = subject.etcd();
-    let (mut updates, _) = open(subject, WatchRequest::range(KeyRange::prefix(subject.key("together/")))).await;
+    let (mut updates, _) =
+        open(subject, WatchRequest::range(KeyRange::prefix(subject.key("together/")))).await;
     let keys = ["c", "a", "b"].map(|name| subject.key(&format!("together/{name}")));
     let txn = keys.iter().fold(Txn::new(), |txn, key| txn.then(PutRequest::new(key.clone(), "x")));
     let revision = etcd.txn(txn).await.unwrap().header.revision;

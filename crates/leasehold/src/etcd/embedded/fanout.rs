@@ -6,12 +6,20 @@
 use std::collections::BTreeMap;
 
 use leasehold_mvcc::{Commit, Event, EventKind, Header, Key, Revision, WatchId, WatchRequest, WatchResponse};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Embedded;
+use crate::error::Error;
 
 /// The watch id of messages that concern no single watch (etcd's `InvalidWatchID`).
 const WHOLE_STREAM: WatchId = WatchId::new(-1);
+
+/// How many messages may wait for a stream's reader. One that falls behind further is cut off, or it would grow the
+/// store's memory without bound; it can read on from the last revision it was told.
+const MOST_WAITING: usize = 16_384;
+
+/// How many events of the past go into one message.
+const PAST_AT_ONCE: usize = 1000;
 
 type StreamId = u64;
 
@@ -28,7 +36,7 @@ pub(super) struct Fanout {
 
 #[derive(Debug)]
 struct Open {
-    queue: UnboundedSender<WatchResponse>,
+    queue: Sender<WatchResponse>,
     next_watch: i64,
 }
 
@@ -38,7 +46,7 @@ impl Fanout {
     }
 
     /// Sends a commit to all who follow any of it: one message a watch.
-    pub(super) fn send(&self, header: Header, commit: &Commit) {
+    pub(super) fn send(&mut self, header: Header, commit: &Commit) {
         if self.watches.is_empty() {
             return;
         }
@@ -62,10 +70,10 @@ impl Fanout {
         *self = Self { next_stream: self.next_stream, ..Self::default() };
     }
 
-    fn queue(&self, stream: StreamId, response: WatchResponse) {
-        if let Some(open) = self.streams.get(&stream) {
-            // A receiver that has gone takes its stream with it in a moment.
-            let _ = open.queue.send(response);
+    fn queue(&mut self, stream: StreamId, response: WatchResponse) {
+        // A receiver that has gone takes its stream with it in a moment; one that is full has been left behind.
+        if self.streams.get(&stream).is_some_and(|open| open.queue.try_send(response).is_err()) {
+            self.remove_stream(stream);
         }
     }
 
@@ -92,8 +100,11 @@ impl Fanout {
     }
 
     fn remove_stream(&mut self, stream: StreamId) {
-        let ids: Vec<WatchId> = self.watches.range((stream, WatchId::new(i64::MIN))..=(stream, WatchId::new(i64::MAX)))
-            .map(|((_, id), _)| *id).collect();
+        let ids: Vec<WatchId> = self
+            .watches
+            .range((stream, WatchId::new(i64::MIN))..=(stream, WatchId::new(i64::MAX)))
+            .map(|((_, id), _)| *id)
+            .collect();
         for id in ids {
             self.remove(stream, id);
         }
@@ -116,7 +127,7 @@ fn as_asked(request: &WatchRequest, event: &Event) -> Event {
 
 /// Opens a stream.
 pub(super) fn open(etcd: Embedded) -> (WatchControl, WatchStream) {
-    let (queue, messages) = unbounded_channel();
+    let (queue, messages) = channel(MOST_WAITING);
     let mut state = etcd.inner.state.lock();
     let stream = state.fanout.next_stream;
     state.fanout.next_stream += 1;
@@ -167,8 +178,9 @@ impl WatchControl {
         if !request.start_revision.is_zero() && request.start_revision <= header.revision {
             match store.history(&request, request.start_revision) {
                 Ok(commits) => {
-                    for commit in commits {
-                        fanout.queue(self.stream, WatchResponse { events: commit.events, ..message.clone() });
+                    let past: Vec<Event> = commits.into_iter().flat_map(|commit| commit.events).collect();
+                    for part in past.chunks(PAST_AT_ONCE) {
+                        fanout.queue(self.stream, WatchResponse { events: part.to_vec(), ..message.clone() });
                     }
                 }
                 Err(_) => {
@@ -178,7 +190,8 @@ impl WatchControl {
                 }
             }
         }
-        fanout.add(self.stream, id, request);
+        // A stream that is full is cut off, and takes no more.
+        fanout.streams.contains_key(&self.stream).then(|| fanout.add(self.stream, id, request))?;
         Some(id)
     }
 
@@ -195,7 +208,7 @@ impl WatchControl {
     /// Answers a wish for a watch with a refusal, in the order of the answers to the others: clients match answers to
     /// wishes by order, since a refused one has no id.
     pub fn refuse(&self, reason: impl Into<String>) {
-        let state = self.etcd.inner.state.lock();
+        let mut state = self.etcd.inner.state.lock();
         let header = state.store.header();
         let refused = WatchResponse {
             header,
@@ -210,18 +223,22 @@ impl WatchControl {
 
     /// Says of one watch, if it is there: everything of it up to this revision has been sent.
     pub fn progress_of(&self, id: WatchId) {
-        let state = self.etcd.inner.state.lock();
+        let mut state = self.etcd.inner.state.lock();
         if state.fanout.watches.contains_key(&(self.stream, id)) {
             let header = state.store.header();
-            state.fanout.queue(self.stream, WatchResponse { header, watch_id: id, ..WatchResponse::default() });
+            state
+                .fanout
+                .queue(self.stream, WatchResponse { header, watch_id: id, ..WatchResponse::default() });
         }
     }
 
     /// Asks for a message that says: everything up to this revision has been sent.
     pub fn progress(&self) {
-        let state = self.etcd.inner.state.lock();
+        let mut state = self.etcd.inner.state.lock();
         let header = state.store.header();
-        state.fanout.queue(self.stream, WatchResponse { header, watch_id: WHOLE_STREAM, ..WatchResponse::default() });
+        state
+            .fanout
+            .queue(self.stream, WatchResponse { header, watch_id: WHOLE_STREAM, ..WatchResponse::default() });
     }
 }
 
@@ -230,11 +247,11 @@ impl WatchControl {
 pub struct WatchStream {
     etcd: Embedded,
     stream: StreamId,
-    messages: UnboundedReceiver<WatchResponse>,
+    messages: Receiver<WatchResponse>,
 }
 
 impl WatchStream {
-    /// The next message; `None` once the etcd is closed.
+    /// The next message; `None` once the etcd is closed, or this stream was cut off for falling too far behind.
     ///
     /// # Cancel safety
     /// A dropped future takes no message with it.
@@ -243,8 +260,69 @@ impl WatchStream {
     }
 }
 
+impl WatchStream {
+    pub(super) fn why_it_ended(&self) -> Error {
+        if self.etcd.inner.closed.load(std::sync::atomic::Ordering::Acquire) {
+            return Error::Closed { what: "the embedded etcd" };
+        }
+        Error::Unavailable {
+            operation: "watch",
+            endpoints: "the embedded etcd".into(),
+            cause: format!(
+                "more than {MOST_WAITING} messages were not read; watch again from the last revision"
+            ),
+        }
+    }
+}
+
 impl Drop for WatchStream {
     fn drop(&mut self) {
         self.etcd.inner.state.lock().fanout.remove_stream(self.stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+    use futures_util::future::FutureExt;
+    use leasehold_mvcc::{KeyRange, LeaseId};
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::etcd::{Etcd, EtcdExt, WatchUpdate};
+
+    fn put(etcd: &Embedded, times: usize) {
+        for _ in 0..times {
+            etcd.put("key", "value", LeaseId::NONE).now_or_never().unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_watch_that_is_not_read_is_cut_off_and_says_so() {
+        let etcd = Embedded::start().unwrap();
+        let mut updates = etcd.watch(WatchRequest::range(KeyRange::key("key")));
+        put(&etcd, MOST_WAITING + 1);
+        assert_eq!(etcd.watch_count(), 0);
+        let mut events = 0;
+        let end = loop {
+            match updates.next().now_or_never().unwrap().unwrap() {
+                Ok(WatchUpdate::Events { .. }) => events += 1,
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((events, end.kind()), (MOST_WAITING - 1, ErrorKind::Unavailable), "{end}");
+    }
+
+    #[test]
+    fn a_long_past_fits_into_few_messages() {
+        let etcd = Embedded::start().unwrap();
+        put(&etcd, 2500);
+        let (control, mut stream) = etcd.watch_stream();
+        control.create(WatchRequest::range(KeyRange::key("key")).since(Revision::new(2)));
+        let messages: Vec<usize> = std::iter::from_fn(|| stream.next().now_or_never().flatten())
+            .map(|message| message.events.len())
+            .collect();
+        assert_eq!(messages, [0, 1000, 1000, 500]);
     }
 }

@@ -3,17 +3,18 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
-    timerfd_settime,
-};
 use crate::runtime::Instant;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
 
 const NANOS: u64 = 1_000_000_000;
 
 pub(super) fn now() -> Instant {
     let time = clock_gettime(ClockId::Boottime);
-    let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    let (seconds, nanos) =
+        (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
     Instant::from_nanos(seconds * NANOS + nanos)
 }
 

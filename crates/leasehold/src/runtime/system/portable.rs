@@ -8,7 +8,8 @@ use crate::runtime::Instant;
 #[cfg(unix)]
 pub(super) fn now() -> Instant {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    let (seconds, nanos) =
+        (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
     Instant::from_nanos(seconds * 1_000_000_000 + nanos)
 }
 
