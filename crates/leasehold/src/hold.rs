@@ -32,7 +32,7 @@ use place::Place;
 /// # Dropping
 /// Dropping it gives the lock up in the background, on the library's own thread: also outside a runtime, and also in
 /// a panic. [`Guard::release`] does the same and says when it is done. Forgetting it ([`std::mem::forget`]) keeps the
-/// lock for as long as the session lives.
+/// lock, and its lease renewed, until the session is closed or the process ends.
 #[must_use = "dropping the guard gives the lock up; keep it while you work"]
 #[clippy::has_significant_drop]
 pub struct Guard {

@@ -160,8 +160,9 @@ impl Session {
         }
     }
 
-    /// Ends the session here and leaves its lease to itself: not renewed, not revoked. Its keys stay until it expires,
-    /// so others stay excluded until then. Guards are lost.
+    /// Ends the session here and leaves its lease to itself: not renewed, not revoked. Its guards are lost, and its keys
+    /// stay until the lease expires, so others stay excluded until then; but a guard that is dropped still removes its own
+    /// key.
     ///
     /// Returns the lease, if there was one.
     pub fn orphan(&self) -> Option<LeaseId> {

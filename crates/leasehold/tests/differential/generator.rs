@@ -205,7 +205,11 @@ impl Generator {
         }
         loop {
             let txn = self.txn(2);
-            if self.rewriting || !rewrites(&txn) {
+            let (deletes, puts, keeps) = (has(&txn, deletes_without_end), has(&txn, puts), has(&txn, keeps));
+            // What a put wants to keep was there when etcd looked, but is gone when it comes to the put: etcd ends there.
+            let ends_etcd = deletes && keeps;
+            let rewrites = deletes && puts;
+            if !ends_etcd && (self.rewriting || !rewrites) {
                 return txn;
             }
         }
@@ -267,15 +271,22 @@ impl Generator {
     }
 }
 
-/// Whether a transaction both writes a key and deletes without end, in any of its lists.
-fn rewrites(txn: &Txn) -> bool {
-    any(txn, &|op| matches!(op, TxnOp::Put(_)))
-        && any(txn, &|op| matches!(op, TxnOp::Delete(request) if request.range.is_open()))
-}
-
-fn any(txn: &Txn, is: &dyn Fn(&TxnOp) -> bool) -> bool {
+/// Whether any operation of a transaction, or of one within it, is so.
+fn has(txn: &Txn, is: fn(&TxnOp) -> bool) -> bool {
     txn.success.iter().chain(&txn.failure).any(|op| match op {
-        TxnOp::Txn(txn) => any(txn, is),
+        TxnOp::Txn(txn) => has(txn, is),
         op => is(op),
     })
+}
+
+fn deletes_without_end(op: &TxnOp) -> bool {
+    matches!(op, TxnOp::Delete(request) if request.range.is_open())
+}
+
+fn puts(op: &TxnOp) -> bool {
+    matches!(op, TxnOp::Put(_))
+}
+
+fn keeps(op: &TxnOp) -> bool {
+    matches!(op, TxnOp::Put(request) if request.ignore_value || request.ignore_lease)
 }
