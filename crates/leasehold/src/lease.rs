@@ -3,29 +3,30 @@
 //! A [`Lease`] lives once: it is granted, renewed for as long as it is needed, and ends, after which everything on it
 //! is lost. A [`Session`](crate::Session) goes on to the next one.
 
+mod grant;
 mod keeper;
+mod lineage;
 pub(crate) mod own_key;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_mvcc::{Code, Header, Instant, Key, LeaseGrantAnswer, LeaseGrantRequest, LeaseId, Revision};
+use leasehold_mvcc::{Code, Instant, Key, LeaseGrantAnswer, LeaseId, Revision};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::etcd::{Call, Etcd};
+use crate::etcd::Etcd;
+use crate::exclusive::Exclusive;
 use crate::hold::{LossCause, Lost};
 use crate::name::Ttl;
-use crate::runtime::{Backoff, Runtime, Task, before};
+use crate::runtime::{Runtime, Task, before};
+use grant::Grant;
 
 /// How long a hold must last before its key is watched. Most are shorter, and are spared the traffic; whoever loses the
 /// key earlier learns it this much later, which only concerns keys deleted by hand.
 const WATCH_AFTER: Duration = Duration::from_millis(50);
-
-/// How long a request that was given up may still be under way.
-const LATE: Duration = Duration::from_secs(20);
 
 /// How long [`Lease::close`] waits to hear that the lease is revoked.
 const CLOSE_BOUND: Duration = Duration::from_millis(1500);
@@ -38,7 +39,7 @@ pub(crate) struct Lease {
     etcd: Arc<dyn Etcd>,
     dedicated: Arc<dyn Etcd>,
     runtime: Arc<dyn Runtime>,
-    state: crate::exclusive::Exclusive<State>,
+    state: Exclusive<State>,
     /// Wakes the keeper.
     changed: Notify,
     /// Set when the keeper has done all it will ever do.
@@ -101,7 +102,7 @@ impl Lease {
         loop {
             let id = LeaseId::new((runtime.random_u64() >> 1).max(1).cast_signed());
             let sent = runtime.now();
-            let mut grant = Grant { id, etcd: etcd.clone(), call: None };
+            let mut grant = Grant::new(id, etcd.clone());
             match grant.send(terms.ttl).await {
                 Ok(answer) => return Ok(Self::start(etcd, terms, answer, sent)),
                 // Another lease has this number by chance.
@@ -120,7 +121,7 @@ impl Lease {
             etcd: etcd.clone(),
             dedicated: etcd.dedicated(),
             runtime: etcd.runtime(),
-            state: crate::exclusive::Exclusive::new(State {
+            state: Exclusive::new(State {
                 sent,
                 valid_until: valid_until(sent, granted),
                 end: None,
@@ -303,91 +304,6 @@ fn valid_until(sent: Instant, ttl: Duration) -> Instant {
     sent + ttl.saturating_sub(margin)
 }
 
-/// A grant under way. If it is dropped unfinished, or its answer is lost, the lease is revoked by its number.
-struct Grant {
-    id: LeaseId,
-    etcd: Arc<dyn Etcd>,
-    call: Option<Call<LeaseGrantAnswer>>,
-}
-
-impl Grant {
-    async fn send(&mut self, ttl: Ttl) -> Result<LeaseGrantAnswer> {
-        let call =
-            self.call.insert(self.etcd.lease_grant(LeaseGrantRequest { ttl: ttl.as_secs(), id: self.id }));
-        let answer = call.await;
-        let unknown = answer.as_ref().is_err_and(Error::is_outcome_unknown);
-        self.call = unknown.then(|| Box::pin(std::future::ready(answer.clone())) as Call<LeaseGrantAnswer>);
-        answer
-    }
-}
-
-impl Drop for Grant {
-    fn drop(&mut self) {
-        let Some(call) = self.call.take() else { return };
-        let (id, runtime) = (self.id, self.etcd.runtime());
-        let (dedicated, clock) = (self.etcd.dedicated(), runtime.clone());
-        let job = async move {
-            match call.await {
-                Ok(_) => _ = revoke(&dedicated, &*clock, id, clock.now() + LATE).await,
-                // It may come late: that it is not there yet says nothing.
-                Err(error) if error.is_outcome_unknown() => {
-                    revoke_when_it_comes(&dedicated, &*clock, id).await
-                }
-                Err(_) => {}
-            }
-        };
-        runtime.spawn_dedicated("revoke an unwanted lease", Box::pin(job)).detach();
-    }
-}
-
-/// Revokes a lease that a late request may make, for as long as such a request may reasonably be under way. One that comes
-/// later still is empty, and ends by itself.
-async fn revoke_when_it_comes(etcd: &Arc<dyn Etcd>, runtime: &dyn Runtime, id: LeaseId) {
-    let until = runtime.now() + LATE;
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
-    while runtime.now() < until {
-        match etcd.lease_revoke(id).await {
-            Ok(_) | Err(Error::Closed { .. }) => return,
-            Err(_) => backoff.pause(runtime).await,
-        }
-    }
-}
-
-/// Revokes a lease; tries until it is known to be gone or `until` is past. Says whether it is known.
-async fn revoke(etcd: &Arc<dyn Etcd>, runtime: &dyn Runtime, id: LeaseId, until: Instant) -> bool {
-    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
-    loop {
-        match before(runtime, until, etcd.lease_revoke(id)).await {
-            Some(Ok(_)) => return true,
-            Some(Err(error)) if error.refusal().is_some_and(|no| no.code == Code::NotFound) => return true,
-            Some(Err(error)) if error.is_transient() && runtime.now() < until => backoff.pause(runtime).await,
-            Some(Err(error)) => {
-                tracing::debug!(lease = %id, %error, "the lease is not revoked; it ends by itself");
-                return false;
-            }
-            None => return false,
-        }
-    }
-}
-
-/// What answers must agree on to come from one cluster with one history.
-#[derive(Clone, Copy, Debug)]
-struct Lineage(Header);
-
-impl Lineage {
-    /// Takes a linearizable answer to a request sent after the last one came.
-    fn follow(&mut self, next: Header) -> Result<(), LossCause> {
-        let last = std::mem::replace(&mut self.0, next);
-        if next.cluster_id != last.cluster_id {
-            return Err(LossCause::ClusterChanged);
-        }
-        if next.revision < last.revision || next.raft_term < last.raft_term {
-            return Err(LossCause::Restored);
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,21 +314,5 @@ mod tests {
         assert_eq!(valid_until(sent, Duration::from_secs(15)).since(sent), Duration::from_millis(13_500));
         assert_eq!(valid_until(sent, Duration::from_secs(2)).since(sent), Duration::from_millis(1500));
         assert_eq!(valid_until(sent, Duration::ZERO), sent);
-    }
-
-    #[test]
-    fn a_history_that_goes_back_is_a_restore() {
-        let header = |cluster_id, revision, raft_term| Header {
-            cluster_id,
-            member_id: 1,
-            revision: Revision::new(revision),
-            raft_term,
-        };
-        let follow = |next| Lineage(header(7, 100, 3)).follow(next);
-        assert_eq!(follow(header(7, 100, 3)), Ok(()));
-        assert_eq!(follow(header(7, 101, 4)), Ok(()));
-        assert_eq!(follow(header(7, 99, 4)), Err(LossCause::Restored));
-        assert_eq!(follow(header(7, 100, 2)), Err(LossCause::Restored));
-        assert_eq!(follow(header(8, 200, 4)), Err(LossCause::ClusterChanged));
     }
 }

@@ -7,7 +7,9 @@ use futures_core::future::BoxFuture;
 use futures_util::future::{Either, join, pending};
 use leasehold_mvcc::{Header, Instant, Key, RangeRequest, Txn};
 
-use super::{Lease, Lineage, State, WATCH_AFTER, own_key, revoke, valid_until};
+use super::grant::revoke;
+use super::lineage::Lineage;
+use super::{Lease, State, WATCH_AFTER, own_key, valid_until};
 use crate::error::{Error, Result};
 use crate::hold::{LossCause, place};
 use crate::runtime::{Backoff, before, race};
@@ -38,7 +40,7 @@ enum Renewal {
 
 async fn renew_until_the_end(lease: &Arc<Lease>, granted: Header) -> LossCause {
     let runtime = &**lease.runtime();
-    let mut lineage = Lineage(granted);
+    let mut lineage = Lineage::from(granted);
     let pace = (lease.granted / 60).max(Duration::from_millis(20));
     let backoff = || Backoff::new(pace, lease.granted / 6);
     let mut retry = backoff();
