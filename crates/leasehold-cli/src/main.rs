@@ -1,0 +1,68 @@
+//! `leasehold`: runs a command under a distributed lock, holds one by itself, or serves an embedded etcd.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `args`, `duration`, `exit` | what is typed, and what comes back: options, durations, exit codes |
+//! | `site`, `connect`, `local` | which etcd, the session on it, and the one that starts by itself |
+//! | `acquire`, `run`, `lock` | getting the lock; running a command under it; holding it |
+//! | `child`, `signals`, `terminal` | the command's process group, what is forwarded to it, who owns the terminal |
+//! | `serve`, `floor` | the embedded etcd in the foreground, and the revisions it must not give out twice |
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program and not the library: nothing here is replayed, and the processes it minds are outside any simulation"
+)]
+
+#[cfg(not(unix))]
+compile_error!("leasehold minds process groups and signals, which only Unix has");
+
+mod acquire;
+mod args;
+mod child;
+mod connect;
+mod duration;
+mod exit;
+mod floor;
+mod local;
+mod lock;
+mod notice;
+mod race;
+mod run;
+mod serve;
+mod signals;
+mod site;
+mod terminal;
+
+use std::process::ExitCode;
+
+use args::{Command, Parsed};
+use exit::{Code, Failure};
+
+fn main() -> ExitCode {
+    let outcome = match args::parse(std::env::args_os()) {
+        Parsed::Command(command) => execute(&command),
+        Parsed::Told(code) => Ok(code),
+        Parsed::Failure(failure) => Err(failure),
+    };
+    let code = outcome.unwrap_or_else(|failure| {
+        notice::failure(&failure);
+        failure.code
+    });
+    // At once: the library's threads, and one that reads standard input, need not be waited for.
+    std::process::exit(i32::from(code.get()));
+}
+
+fn execute(command: &Command) -> Result<Code, Failure> {
+    // One thread, the main one: the few things that happen here happen one after the other, and start-up is short.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::machine(format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        match command {
+            Command::Run(args) => run::run(args).await,
+            Command::Lock(args) => lock::lock(args).await,
+            Command::Serve(args) => serve::serve(args).await,
+        }
+    })
+}

@@ -1,0 +1,209 @@
+//! `leasehold run`: a command for as long as the lock is held, and not longer.
+
+use std::time::Duration;
+
+use leasehold::runtime::{Instant, Runtime};
+use leasehold::{Guard, LossCause};
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+use crate::acquire::acquire;
+use crate::args::{RunArgs, program_name};
+use crate::child::{self, Group};
+use crate::connect::Connection;
+use crate::exit::{Code, Failure};
+use crate::notice::{self, Steps};
+use crate::race::race;
+use crate::signals::Signals;
+use crate::terminal::{Stop, Terminal};
+
+pub(crate) async fn run(args: &RunArgs) -> Result<Code, Failure> {
+    let program = args.command.first();
+    if let Some(program) = program {
+        child::find(program)?;
+    }
+    let steps = Steps::new(args.taking.verbose);
+    let mut signals = Signals::catch()?;
+    let name = program_name(program.map(AsRef::as_ref));
+    let mut connection = Connection::open(&args.taking, &args.name, name, &mut signals, steps).await?;
+    let guard = match acquire(&mut connection, &args.name, &args.taking, &mut signals, steps).await {
+        Ok(guard) => guard,
+        Err(failure) => {
+            connection.close(steps).await;
+            return Err(failure);
+        }
+    };
+    let outcome = under(&guard, args, &mut connection, &mut signals, steps).await;
+    match outcome {
+        Ok(End::LostAndLeft) => {
+            connection.leave_to_expire();
+            Ok(Code::LOST)
+        }
+        Ok(End::Code(code)) => {
+            connection.close(steps).await;
+            Ok(code)
+        }
+        Err(failure) => {
+            connection.close(steps).await;
+            Err(failure)
+        }
+    }
+    // The guard is dropped after the lease is revoked: one request, and not two, gives the lock back.
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Code(Code),
+    /// The lock is lost, and its lease is not to be revoked: there is no server to do it, or a process of the command
+    /// cannot be killed, under whose hands nothing must be given away.
+    LostAndLeft,
+}
+
+/// What happens while the command runs.
+#[derive(Debug)]
+enum Event {
+    Ended(Result<std::process::ExitStatus, Failure>),
+    Lost(Loss),
+    /// The hold ends soon, if no renewal has come meanwhile.
+    Due,
+    Signal(Signal),
+    /// A child has ended, stopped or gone on.
+    Child,
+}
+
+/// Why the command must end.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Cause(LossCause),
+    /// Renewals fail, and the hold ends so soon that the command must begin to end now.
+    Imminent,
+    /// The etcd of `--local` is gone.
+    ServerGone,
+}
+
+/// Runs the command under the lock.
+async fn under(
+    guard: &Guard,
+    args: &RunArgs,
+    connection: &mut Connection,
+    signals: &mut Signals,
+    steps: Steps,
+) -> Result<End, Failure> {
+    let runtime = connection.runtime();
+    let mut children = signal(SignalKind::child())
+        .map_err(|error| Failure::machine(format!("cannot learn of the command's stops: {error}")))?;
+    let mut group = Group::start(&args.command, guard)?;
+    steps.tell(|| format!("lock {:?}: started process {}", args.name.as_str(), group.id()));
+    let mut terminal = Terminal::lend_to(&group);
+    let grace = args.grace();
+    let loss = loop {
+        let due = guard.valid_until() - grace;
+        match next(&mut group, guard, connection, due, signals, &mut children).await {
+            Event::Ended(ended) => {
+                terminal.take_back();
+                let code = Code::of_status(ended?);
+                // It may have run on while this process did not, and outlived its hold by that.
+                return match guard.ensure_held(Duration::ZERO) {
+                    Ok(()) => Ok(End::Code(code)),
+                    Err(cause) => Err(Failure::new(
+                        Code::LOST,
+                        format!(
+                            "lock {:?} was lost before the command ended by itself with {}: {cause}",
+                            args.name.as_str(),
+                            code.get()
+                        ),
+                    )),
+                };
+            }
+            Event::Lost(loss) => break loss,
+            Event::Due if runtime.now() >= guard.valid_until() - grace => break Loss::Imminent,
+            Event::Due => {}
+            Event::Signal(signal) => group.signal(signal),
+            Event::Child => {
+                let Some(by) = group.stopped() else { continue };
+                let stop = terminal.stopped(by, &*runtime, signals).await;
+                if let Err(cause) = guard.ensure_held(Duration::ZERO) {
+                    break Loss::Cause(cause);
+                }
+                match stop {
+                    Stop::NeedsTerminal => terminal.lend(&group),
+                    Stop::Over => group.signal(Signal::SIGCONT),
+                    Stop::Meant => {}
+                }
+            }
+        }
+    };
+    let told = loss.message(args, &group);
+    notice::tell(&told);
+    let all_gone = group.end(&*runtime, loss.kill_at(guard, grace, &*runtime)).await;
+    terminal.take_back();
+    if !all_gone {
+        notice::tell(&format!(
+            "a process of group {} cannot be killed; the lease is left to expire",
+            group.id()
+        ));
+        return Ok(End::LostAndLeft);
+    }
+    steps.tell(|| "the command is gone".into());
+    Ok(if matches!(loss, Loss::ServerGone) { End::LostAndLeft } else { End::Code(Code::LOST) })
+}
+
+/// The next event. If several are there, the first in the order of [`Event`].
+async fn next(
+    group: &mut Group,
+    guard: &Guard,
+    connection: &mut Connection,
+    due: Instant,
+    signals: &mut Signals,
+    children: &mut Stream,
+) -> Event {
+    let runtime = connection.runtime();
+    let lost = guard.lost();
+    let ended = async { Event::Ended(group.wait().await) };
+    let lost = async { Event::Lost(Loss::Cause(lost.wait().await)) };
+    let gone = async {
+        connection.gone().await;
+        Event::Lost(Loss::ServerGone)
+    };
+    let due = async {
+        runtime.sleep_until(due).await;
+        Event::Due
+    };
+    let signal = async { Event::Signal(signals.next().await) };
+    let child = async {
+        children.recv().await;
+        Event::Child
+    };
+    let lost = async { race(lost, gone).await.into_inner() };
+    let here = async { race(signal, child).await.into_inner() };
+    let later = async { race(due, here).await.into_inner() };
+    let not_ended = async { race(lost, later).await.into_inner() };
+    race(ended, not_ended).await.into_inner()
+}
+
+impl Loss {
+    /// When KILL follows TERM; in the past if there is no time for TERM.
+    fn kill_at(self, guard: &Guard, grace: Duration, runtime: &dyn Runtime) -> Instant {
+        match self {
+            // While the hold is still valid.
+            Self::Imminent => guard.valid_until() - grace / 4,
+            // It is past already: this process did not run.
+            Self::Cause(LossCause::Deadline) => runtime.now(),
+            // The lock was given away by somebody's deed; only the token protects, and a clean end is worth its time.
+            Self::Cause(_) => runtime.now() + grace,
+            // A new server of --local waits until this process has ended.
+            Self::ServerGone => runtime.now() + grace,
+        }
+    }
+
+    fn message(self, args: &RunArgs, group: &Group) -> String {
+        let name = args.name.as_str();
+        let why = match self {
+            Self::Imminent => "no renewal was confirmed in time; is etcd reachable?".to_owned(),
+            Self::Cause(cause) => cause.to_string(),
+            Self::ServerGone => "the etcd of --local has ended, and its locks with it".to_owned(),
+        };
+        format!("lock {name:?} is lost: {why}; stopping the command (process group {})", group.id())
+    }
+}
