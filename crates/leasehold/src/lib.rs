@@ -74,3 +74,8 @@ pub use mvcc::{Key, LeaseId, Revision};
 pub use name::{LockName, Ttl};
 pub use queue::{Entry, Who};
 pub use session::{Session, SessionBuilder};
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -9,6 +9,7 @@
     reason = "tests of processes, in real time"
 )]
 
+mod crowd;
 mod holding;
 mod local;
 mod loss;

@@ -246,12 +246,13 @@ impl Etcd for Embedded {
 
     fn watch(&self, request: WatchRequest) -> Updates {
         let (control, stream) = self.watch_stream();
+        let start = request.start_revision;
         // A fresh stream has no watch that this one could clash with; of a closed store the stream ends at once.
         control.create(request);
-        Box::pin(stream::unfold(Some(stream), |open| async move {
+        Box::pin(stream::unfold(Some(stream), move |open| async move {
             let mut stream = open?;
             let told = match stream.next().await {
-                Some(response) => update(response),
+                Some(response) => update(start, response),
                 None => Err(stream.why_it_ended()),
             };
             let open = told.is_ok().then_some(stream);
@@ -275,8 +276,8 @@ impl Etcd for Embedded {
     }
 }
 
-/// What a message of etcd's tells the one watch it concerns.
-pub(crate) fn update(response: WatchResponse) -> Result<WatchUpdate> {
+/// What a message of etcd's tells the one watch it concerns, which was asked to begin at `start`.
+fn update(start: Revision, response: WatchResponse) -> Result<WatchUpdate> {
     let revision = response.header.revision;
     if response.canceled {
         return Err(match response.compact_revision {
@@ -288,7 +289,8 @@ pub(crate) fn update(response: WatchResponse) -> Result<WatchUpdate> {
         });
     }
     Ok(if response.created {
-        WatchUpdate::Confirmed(revision)
+        // What a watch that starts later passes over does not come.
+        WatchUpdate::Confirmed(if start.is_zero() { revision } else { start.previous() })
     } else if response.events.is_empty() {
         WatchUpdate::Progress(revision)
     } else {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_mvcc::{Commit, Event, EventKind, Header, Key, Revision, WatchId, WatchRequest, WatchResponse};
+use leasehold_mvcc::{Commit, Event, EventKind, Header, Key, KeyRange, Revision, WatchId, WatchRequest, WatchResponse};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Embedded;
@@ -13,6 +13,8 @@ use crate::error::Error;
 
 /// The watch id of messages that concern no single watch (etcd's `InvalidWatchID`).
 const WHOLE_STREAM: WatchId = WatchId::new(-1);
+
+const SMALLEST_KEY: &[u8] = b"\0";
 
 /// How many messages may wait for a stream's reader. One that falls behind further is cut off, or it would grow the
 /// store's memory without bound; it can read on from the last revision it was told.
@@ -112,6 +114,35 @@ impl Fanout {
     }
 }
 
+/// What etcd says to the second watch with an id.
+const TAKEN: &str = "mvcc: duplicate watch ID provided on the WatchStream";
+
+/// Why etcd would not take such a watch, if so. It looks in this order.
+fn refusal(request: &WatchRequest) -> Option<&'static str> {
+    let KeyRange { start, end } = &request.range;
+    if request.start_revision < Revision::ZERO {
+        // As etcd 3.7; older ones take it, and such a watch never hears of anything.
+        Some("etcdserver: mvcc: required revision has been compacted")
+    } else if !request.range.is_single() && !request.range.is_open() && start >= end {
+        Some("mvcc: watcher range is empty")
+    } else {
+        None
+    }
+}
+
+/// The answer to a wish for a watch that is refused. It has no id, and comes in the order of the answers to the others:
+/// by that order clients match answers to wishes.
+fn refused(header: Header, reason: &str) -> WatchResponse {
+    WatchResponse {
+        header,
+        watch_id: WHOLE_STREAM,
+        created: true,
+        canceled: true,
+        cancel_reason: reason.into(),
+        ..WatchResponse::default()
+    }
+}
+
 fn wanted(request: &WatchRequest, revision: Revision, event: &Event) -> bool {
     let kind_wanted = match event.kind {
         EventKind::Put => !request.no_put,
@@ -147,22 +178,31 @@ pub struct WatchControl {
 
 impl WatchControl {
     /// Opens a watch with the stream's next id and returns that. The stream answers with a `created` message, then
-    /// with events; or, for a revision that is compacted, with a `created` and a `canceled` one.
+    /// with events; or, for a revision that is compacted, with a `created` and a `canceled` one. What etcd refuses (a
+    /// range without keys, a negative revision) it answers with one message that is both, and there is no watch.
     pub fn create(&self, request: WatchRequest) -> Option<WatchId> {
         self.open(None, request)
     }
 
-    /// The same with an id of the caller's; `None`, and no watch, if the stream has it already.
+    /// The same with an id of the caller's, which is refused if the stream has it already.
     pub fn create_as(&self, id: WatchId, request: WatchRequest) -> Option<WatchId> {
         self.open(Some(id), request)
     }
 
-    fn open(&self, chosen: Option<WatchId>, request: WatchRequest) -> Option<WatchId> {
+    fn open(&self, chosen: Option<WatchId>, mut request: WatchRequest) -> Option<WatchId> {
+        if request.range.start.is_empty() {
+            // There is no such key; to etcd's watches it is where all keys begin.
+            request.range.start = SMALLEST_KEY.into();
+        }
         let mut state = self.etcd.inner.state.lock();
         let super::State { store, fanout, .. } = &mut *state;
         let open = fanout.streams.get_mut(&self.stream)?;
+        let taken = |id| fanout.watches.contains_key(&(self.stream, id));
+        if let Some(reason) = refusal(&request).or_else(|| chosen.is_some_and(taken).then_some(TAKEN)) {
+            fanout.queue(self.stream, refused(store.header(), reason));
+            return None;
+        }
         let id = match chosen {
-            Some(id) if fanout.watches.contains_key(&(self.stream, id)) => return None,
             Some(id) => id,
             None => {
                 while fanout.watches.contains_key(&(self.stream, WatchId::new(open.next_watch))) {
@@ -178,14 +218,25 @@ impl WatchControl {
         if !request.start_revision.is_zero() && request.start_revision <= header.revision {
             match store.history(&request, request.start_revision) {
                 Ok(commits) => {
-                    let past: Vec<Event> = commits.into_iter().flat_map(|commit| commit.events).collect();
-                    for part in past.chunks(PAST_AT_ONCE) {
-                        fanout.queue(self.stream, WatchResponse { events: part.to_vec(), ..message.clone() });
+                    let mut part = Vec::new();
+                    for commit in commits {
+                        // What happened at one revision is never told in two messages.
+                        part.extend(commit.events);
+                        if part.len() >= PAST_AT_ONCE {
+                            let events = std::mem::take(&mut part);
+                            fanout.queue(self.stream, WatchResponse { events, ..message.clone() });
+                        }
+                    }
+                    if !part.is_empty() {
+                        fanout.queue(self.stream, WatchResponse { events: part, ..message.clone() });
                     }
                 }
                 Err(_) => {
                     let compact_revision = store.compacted_revision();
-                    fanout.queue(self.stream, WatchResponse { canceled: true, compact_revision, ..message });
+                    // Etcd names no other revision here.
+                    let header = Header { revision: Revision::ZERO, ..header };
+                    let canceled = WatchResponse { header, canceled: true, compact_revision, ..message };
+                    fanout.queue(self.stream, canceled);
                     return Some(id);
                 }
             }
@@ -203,22 +254,6 @@ impl WatchControl {
             let canceled = WatchResponse { header, watch_id: id, canceled: true, ..WatchResponse::default() };
             state.fanout.queue(self.stream, canceled);
         }
-    }
-
-    /// Answers a wish for a watch with a refusal, in the order of the answers to the others: clients match answers to
-    /// wishes by order, since a refused one has no id.
-    pub fn refuse(&self, reason: impl Into<String>) {
-        let mut state = self.etcd.inner.state.lock();
-        let header = state.store.header();
-        let refused = WatchResponse {
-            header,
-            watch_id: WHOLE_STREAM,
-            created: true,
-            canceled: true,
-            cancel_reason: reason.into(),
-            ..WatchResponse::default()
-        };
-        state.fanout.queue(self.stream, refused);
     }
 
     /// Says of one watch, if it is there: everything of it up to this revision has been sent.
