@@ -61,6 +61,8 @@ struct State {
     revoked: bool,
     members: BTreeMap<u64, Member>,
     next_number: u64,
+    /// Numbers whose attempts have left nothing behind, for the next ones: see [`Lease::part_cleanly`].
+    free_numbers: Vec<u64>,
     /// The keeper is awake enough to see a new hold in time.
     ticking: bool,
     /// Keys that a late copy of a request may bring back while the lease lives.
@@ -131,6 +133,7 @@ impl Lease {
                 revoked: false,
                 members: BTreeMap::new(),
                 next_number: 0,
+                free_numbers: Vec::new(),
                 ticking: false,
                 doubtful: BTreeSet::new(),
                 probe: None,
@@ -183,14 +186,14 @@ impl Lease {
         state.revoked || (state.end.is_some() && self.runtime.now() > state.sent + self.granted * 2)
     }
 
-    /// Adds an attempt.
+    /// Adds an attempt, with a number that no other one has as long as anything of that one is there or under way.
     pub(crate) fn join(&self, name_key: impl FnOnce(u64) -> Key, lost: &Lost) -> Result<(u64, Key)> {
         let mut state = self.state.lock();
         if let Some(cause) = state.end {
             return Err(Error::Lost { cause });
         }
-        let number = state.next_number;
-        state.next_number += 1;
+        let number = state.free_numbers.pop().unwrap_or(state.next_number);
+        state.next_number = state.next_number.max(number + 1);
         let key = name_key(number);
         state.probe = Some(key.clone());
         state.members.insert(number, Member { key: key.clone(), lost: lost.clone(), held: None });
@@ -209,10 +212,27 @@ impl Lease {
         }
     }
 
-    /// Takes an attempt out: its key is gone, or was never there.
+    /// Takes an attempt out: its key is gone, or was never there, as far as is known.
     pub(crate) fn part(&self, number: u64) {
+        self.take_out(number, false);
+    }
+
+    /// Takes an attempt out whose key is certainly gone. So its number, and with it the key, can be another's, unless a
+    /// request of unknown fate has retired the lease: a copy of it may still come.
+    ///
+    /// etcd remembers every key that ever was until its next compaction, which may never come, and walks over all of
+    /// them in a range: with a new key for each attempt each lock would take longer than the last (measured on 3.7.2:
+    /// 0.13 ms longer after every thousand).
+    pub(crate) fn part_cleanly(&self, number: u64) {
+        self.take_out(number, true);
+    }
+
+    fn take_out(&self, number: u64, cleanly: bool) {
         let mut state = self.state.lock();
         let member = state.members.remove(&number);
+        if cleanly && !state.retired {
+            state.free_numbers.push(number);
+        }
         if state.retired && state.members.is_empty() {
             self.changed.notify_one();
         }

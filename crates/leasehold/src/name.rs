@@ -71,7 +71,7 @@ impl LockName {
             .is_some_and(|entry| !entry.contains(&b'/'))
     }
 
-    /// The key of one attempt: no other attempt, of any session, has the same.
+    /// The key of one attempt: no other attempt, of any session, has the same at the same time.
     pub(crate) fn attempt(&self, lease: LeaseId, attempt: u64) -> Key {
         Key::from(format!("{}/{lease}-{attempt:x}", self.0))
     }

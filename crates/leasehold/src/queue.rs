@@ -147,11 +147,12 @@ impl<'a> Attempt<'a> {
     /// so the copies are one.
     async fn enter(&mut self, author: &Author, entering: Entering) -> Result<Sight> {
         let runtime = self.place.lease().runtime().clone();
-        let txn = self.entry(author.sign(runtime.wall_clock()), entering);
+        let value = author.sign(runtime.wall_clock());
         let lost = self.place.lost().clone();
         let mut backoff = backoff();
         loop {
-            match race(lost.wait(), self.place.send(txn.clone())).await {
+            let txn = self.entry(value.clone(), entering);
+            match race(lost.wait(), self.place.send(txn)).await {
                 Either::Left(cause) => return Err(Error::Lost { cause }),
                 Either::Right(Ok(answer)) => return self.entered(answer, entering),
                 Either::Right(Err(error)) if error.is_transient() => {

@@ -197,25 +197,34 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.lost.set(LossCause::Released);
+        let mut late_copy = self.late_copy;
+        if late_copy {
+            self.lease.doubt(self.key.clone());
+        }
+        if matches!(self.stage, Stage::Absent | Stage::Left) {
+            return if late_copy {
+                self.lease.part(self.number)
+            } else {
+                self.lease.part_cleanly(self.number)
+            };
+        }
+        // A removal that is bound to the creation harms nobody, however late another copy of it comes. One that is bound
+        // to the lease alone would remove a later attempt's key of the same name.
+        let bound = self.created().is_some();
         let removal = self.removal();
         let stage = std::mem::replace(&mut self.stage, Stage::Left);
         let (lease, key, number) = (self.lease.clone(), self.key.clone(), self.number);
-        if self.late_copy {
-            lease.doubt(key.clone());
-        }
-        if matches!(stage, Stage::Absent | Stage::Left) {
-            return lease.part(number);
-        }
         let runtime = lease.runtime().clone();
         let job = async move {
             if let Stage::Sending(call) = stage
                 && call.into_inner().await.is_err_and(|error| error.is_outcome_unknown())
             {
+                late_copy = true;
                 lease.retire();
                 lease.doubt(key.clone());
             }
-            remove(&lease, &key, removal).await;
-            lease.part(number);
+            let gone = remove(&lease, &key, removal).await;
+            if gone && bound && !late_copy { lease.part_cleanly(number) } else { lease.part(number) }
         };
         runtime.spawn_dedicated("remove a key", Box::pin(job)).detach();
     }
@@ -231,12 +240,13 @@ pub(crate) fn removal(lease: &Lease, key: &Key, created: Option<Revision>) -> Tx
     Txn::new().when(ours).then(DeleteRequest::key(key.clone()))
 }
 
-/// Removes a key, however long it takes, until it is known to be gone or goes with its lease.
-pub(crate) async fn remove(lease: &Lease, key: &Key, removal: Txn) {
+/// Removes a key, however long it takes, until it is known to be gone or goes with its lease; says whether it is known.
+pub(crate) async fn remove(lease: &Lease, key: &Key, removal: Txn) -> bool {
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
     loop {
         match lease.dedicated().txn(removal.clone()).await {
-            Ok(_) | Err(Error::Closed { .. }) => return,
+            Ok(_) => return true,
+            Err(Error::Closed { .. }) => return false,
             Err(error) if error.is_transient() && !lease.is_surely_dead() => {
                 lease.retire();
                 tracing::debug!(%key, %error, "the key is not known to be removed yet");
@@ -244,7 +254,7 @@ pub(crate) async fn remove(lease: &Lease, key: &Key, removal: Txn) {
             }
             Err(error) => {
                 tracing::warn!(%key, lease = %lease.id(), %error, "the key could not be removed; it goes with its lease");
-                return;
+                return false;
             }
         }
     }

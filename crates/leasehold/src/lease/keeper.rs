@@ -140,7 +140,7 @@ impl Lease {
                 tracing::warn!(lease = %self.id, %key, "hold lost: {}", LossCause::MaxHold);
                 let lease = self.clone();
                 let removal = async move {
-                    place::remove(&lease, &key, place::removal(&lease, &key, Some(created))).await
+                    place::remove(&lease, &key, place::removal(&lease, &key, Some(created))).await;
                 };
                 self.runtime.spawn_dedicated("remove a key", Box::pin(removal)).detach();
             }

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_mvcc::{Commit, Event, EventKind, Header, Key, KeyRange, Revision, WatchId, WatchRequest, WatchResponse};
+use leasehold_mvcc::{
+    Commit, Event, EventKind, Header, Key, KeyRange, Revision, WatchId, WatchRequest, WatchResponse,
+};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Embedded;
