@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use futures_util::{FutureExt, StreamExt};
-use leasehold::etcd::{Etcd, Updates, WatchControl, WatchStream};
+use leasehold::Embedded;
+use leasehold::etcd::{EmbeddedOptions, Etcd, Updates, WatchControl, WatchStream};
 use leasehold::runtime::SystemRuntime;
-use leasehold::{Embedded, EmbeddedOptions};
 use leasehold_mvcc::{
     Answer, Command, CompactRequest, DeleteRequest, Header, PutRequest, Revision, StoreError, StoreOptions,
     WatchId, WatchRequest, WatchResponse,
@@ -149,5 +149,7 @@ impl Reference for Ours {
         self.etcd.header()
     }
 
-    fn restart(&mut self) {}
+    fn restart(&mut self) {
+        self.hang_up();
+    }
 }

@@ -6,8 +6,10 @@
 //! - the order of the list of leases, and of a lease's keys: etcd keeps them unordered.
 //!
 //! etcd 3.5, where ours does as 3.7 does:
+//! - it takes a watch from a negative revision, and that one never hears of anything: it is not asked for one;
 //! - it shows leases of keys that are read without their values;
-//! - in a transaction that would be refused for several reasons, it looks at all puts before it looks at the reads.
+//! - in a transaction that would be refused for several reasons, it looks at all puts before it looks at the reads, and
+//!   at the key of a put before it looks at its lease.
 
 use leasehold_mvcc::{
     Answer, Code, Command, Header, KeyValue, LeaseId, LeaseTimeToLiveAnswer, RangeAnswer, RangeRequest,
@@ -18,23 +20,26 @@ use leasehold_testbed::Version;
 /// By how many seconds a lease's time may differ: a list takes less than that, and a restart starts leases anew.
 const SECONDS: i64 = 30;
 
+const NO_KEY: &str = "etcdserver: key not found";
+const NO_LEASE: &str = "etcdserver: requested lease not found";
+
 type Outcome = Result<Answer, StoreError>;
 
 /// Takes the known differences out of an outcome and out of what it is compared with.
 pub(crate) fn take_out(version: Version, command: &Command, etcd: &mut Outcome, ours: &mut Outcome) {
-    for outcome in [&mut *etcd, &mut *ours] {
-        if let Ok(answer) = outcome {
-            header(answer).raft_term = 0;
-            sort(answer);
-            if version == Version::V35 {
-                hide_leases(command, answer);
-            }
+    for answer in [&mut *etcd, &mut *ours].into_iter().flatten() {
+        header(answer).raft_term = 0;
+        sort(answer);
+        if version == Version::V35 {
+            hide_leases(command, answer);
         }
     }
     match (etcd, ours) {
         (Ok(Answer::LeaseTimeToLive(etcd)), Ok(Answer::LeaseTimeToLive(ours))) => align(etcd, ours),
         (Err(etcd), Err(ours)) if version == Version::V35 && matches!(command, Command::Txn(_)) => {
-            if is_of_put(etcd) && ours.code == Code::OutOfRange {
+            let reads_last = (says(etcd, NO_KEY) || says(etcd, NO_LEASE)) && ours.code == Code::OutOfRange;
+            let leases_last = says(etcd, NO_KEY) && says(ours, NO_LEASE);
+            if reads_last || leases_last {
                 etcd.clone_from(ours);
             }
         }
@@ -73,9 +78,8 @@ fn align(etcd: &mut LeaseTimeToLiveAnswer, ours: &LeaseTimeToLiveAnswer) {
     }
 }
 
-/// Whether it is what a put is refused with when the state does not fit it.
-fn is_of_put(error: &StoreError) -> bool {
-    ["etcdserver: requested lease not found", "etcdserver: key not found"].contains(&error.message.as_str())
+fn says(error: &StoreError, message: &str) -> bool {
+    error.message == message
 }
 
 fn hide_leases(command: &Command, answer: &mut Answer) {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use leasehold_mvcc::{
-    Answer, Command, CompactRequest, Compare, CompareTarget, DeleteRequest, Instant, PutRequest,
-    RangeRequest, Revision, Store, StoreOptions, Txn, TxnOp, WatchRequest,
+    Command, CompactRequest, Compare, CompareTarget, DeleteRequest, Instant, PutRequest, RangeRequest,
+    Revision, Store, StoreOptions, Txn, TxnOp, WatchRequest,
 };
 
 /// One step of a list. Revisions are counted as if the list began at revision 1; what is 0 or less stands for itself.
@@ -201,4 +201,32 @@ fn fields(printed: &str) -> Vec<String> {
         }
     }
     fields.iter().map(|field| field.trim().to_owned()).collect()
+}
+
+/// So much of a text as one can read.
+pub(crate) fn readable(text: &str) -> String {
+    const MOST: usize = 3000;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{} ... ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
+#[test]
+fn a_shortened_list_names_the_same_moments() {
+    let put = |key| Operation::Call(Command::Put(PutRequest::new(key, "")));
+    let read_at = |revision| {
+        let request = RangeRequest { revision: Revision::new(revision), ..RangeRequest::key("a") };
+        Operation::Call(Command::Range(request))
+    };
+    // The puts make the revisions 2, 3 and 4; the reads name the second, the last, and one that is still to come.
+    let list = [put("a"), put("b"), put("c"), read_at(3), read_at(4), read_at(6), read_at(-1)];
+    assert_eq!(
+        without(&list, Origin::Fresh, &|at| at == 0),
+        [put("b"), put("c"), read_at(2), read_at(3), read_at(5), read_at(-1)]
+    );
+    assert_eq!(
+        without(&list, Origin::Fresh, &|at| at == 1),
+        [put("a"), put("c"), read_at(2), read_at(3), read_at(5), read_at(-1)]
+    );
 }

@@ -1,6 +1,8 @@
 //! Embedded stores with a mistake in them, to see that the comparison finds it.
 
-use leasehold_mvcc::{Answer, Command, Header, Revision, StoreError, WatchRequest, WatchResponse};
+use leasehold_mvcc::{
+    Answer, Command, Header, RangeRequest, Revision, StoreError, WatchRequest, WatchResponse,
+};
 
 use crate::embedded::Ours;
 use crate::operation::Origin;
@@ -30,10 +32,12 @@ pub(crate) fn reverses_events(origin: Origin, header: Header) -> Box<dyn Side> {
 impl Side for Wrong {
     fn call(&mut self, mut command: Command) -> Result<Answer, StoreError> {
         if let (Mistake::LosesLeases, Command::Put(put)) = (self.mistake, &mut command)
+            && put.ignore_lease
             && put.lease.is_none()
-            && !put.ignore_value
+            && let Ok(Answer::Range(found)) =
+                self.ours.call(Command::Range(RangeRequest::key(put.key.clone())))
         {
-            put.ignore_lease = false;
+            put.ignore_lease = found.kvs.is_empty();
         }
         self.ours.call(command)
     }

@@ -10,7 +10,7 @@ use futures_util::future::Either;
 use leasehold::Embedded;
 use leasehold::etcd::{Etcd, WatchControl, WatchStream};
 use leasehold::runtime::Runtime;
-use leasehold_mvcc::{KeyRange, Revision, WatchId, WatchResponse};
+use leasehold_mvcc::{WatchId, WatchResponse};
 use leasehold_proto::pb::etcdserverpb as pb;
 use leasehold_proto::{WatchCommand, WatchCreate};
 use tokio_util::sync::CancellationToken;
@@ -133,24 +133,12 @@ impl Conversation {
 
     fn create(&mut self, create: WatchCreate) {
         let WatchCreate { request, id, fragment } = create;
-        if is_empty(&request.range) {
-            self.control.refuse("mvcc: watcher range is empty");
-            return;
-        }
-        if request.start_revision < Revision::ZERO {
-            // As etcd 3.7; older ones take it, and such a watch never hears of anything.
-            self.control.refuse("etcdserver: mvcc: required revision has been compacted");
-            return;
-        }
         let progress = request.progress_notify;
         let opened = match id {
             Some(id) => self.control.create_as(id, request),
             None => self.control.create(request),
         };
-        let Some(id) = opened else {
-            self.control.refuse("mvcc: duplicate watch ID provided on the WatchStream");
-            return;
-        };
+        let Some(id) = opened else { return };
         if fragment || progress {
             self.wishes.insert(id, Wishes { fragment, progress, fresh: false });
         }
@@ -159,14 +147,10 @@ impl Conversation {
         }
     }
 
-    fn put(&mut self, mut message: WatchResponse) {
+    fn put(&mut self, message: WatchResponse) {
         let mut fragment = false;
         if message.canceled {
             self.wishes.remove(&message.watch_id);
-            if !message.compact_revision.is_zero() {
-                // etcd names no other revision then.
-                message.header.revision = Revision::ZERO;
-            }
         } else if let Some(wishes) = self.wishes.get_mut(&message.watch_id) {
             wishes.fresh |= !message.events.is_empty();
             fragment = wishes.fragment;
@@ -196,11 +180,6 @@ impl Conversation {
     fn wind_up(&mut self) {
         self.tick = Some(self.runtime.sleep_until(self.runtime.now() + self.progress_interval));
     }
-}
-
-/// Whether no key can lie in the range; etcd refuses to watch it.
-fn is_empty(range: &KeyRange) -> bool {
-    !range.is_single() && !range.is_open() && range.start >= range.end
 }
 
 fn either<T>(either: Either<T, T>) -> T {
