@@ -3,7 +3,7 @@
 //! | backend | what it is |
 //! |---|---|
 //! | [`Embedded`] | the store in this process: for tests, and for one machine |
-//! | [`Remote`](crate::Remote) | a real etcd cluster, or `leasehold serve`, over gRPC (feature `remote`) |
+//! | [`Remote`] | a real etcd cluster, or `leasehold serve`, over gRPC (feature `remote`) |
 //! | [`Prefixed`] | either, seen through a namespace |
 //!
 //! All three pass one suite, [`conformance`] (feature `conformance`), and so should yours.
