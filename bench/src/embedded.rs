@@ -1,8 +1,9 @@
 //! The embedded store in this process: what the library itself costs when nothing is far away.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use leasehold::{Embedded, Mutex, Session};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::options::Length;
 use crate::report::{Figure, Findings, Found, Goal, Row};
@@ -24,12 +25,12 @@ async fn run(length: Length) -> Findings {
     }
     let (mut rates, mut done, mut taken) = (Vec::new(), 0, 0.0);
     for _ in 0..length.rounds {
-        let (mut count, begun) = (0_u32, Instant::now());
+        let (mut count, begun, worked) = (0_u32, Instant::now(), cpu_time());
         while begun.elapsed() < length.turn {
             pairs(&mutex).await;
             count += PAIRS;
         }
-        let seconds = begun.elapsed().as_secs_f64();
+        let seconds = (cpu_time() - worked).as_secs_f64();
         rates.push(f64::from(count) / seconds);
         (done, taken) = (done + count, taken + seconds);
     }
@@ -37,8 +38,15 @@ async fn run(length: Length) -> Findings {
 
     let ours = Figure::PerSecond(f64::from(done) / taken);
     let found = Found::Measured { ours, peer: None, rounds: rates };
-    let what = "embedded lock + unlock, one core".into();
+    let what = "embedded lock + unlock, by one core's time".into();
     Findings { rows: vec![Row { what, goal: Goal::AtLeast(200_000.0), found }], samples: Vec::new() }
+}
+
+/// What all threads of this process have worked. There is one that works here; and counted so, a core that others use
+/// too is no slower.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 async fn pairs(mutex: &Mutex) {

@@ -12,7 +12,7 @@ use leasehold_mvcc::{
 };
 use tokio::sync::Mutex;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::etcd::{Etcd, EtcdExt, WatchUpdate};
 use crate::exclusive::Exclusive;
 use crate::hold::place::Place;
@@ -104,7 +104,6 @@ impl DistributedLock {
     /// # Cancel safety
     /// Dropped, it leaves nothing: a key or lease made all the same goes in the background.
     pub async fn try_lock(&self) -> Result<bool> {
-        let _turn = self.turn.lock().await;
         let tried = self.try_once().await;
         tried.map_err(|error| self.named(error))
     }
@@ -117,7 +116,6 @@ impl DistributedLock {
     /// # Cancel safety
     /// Dropped, it leaves nothing.
     pub async fn lock(&self) -> Result<()> {
-        let _turn = self.turn.lock().await;
         let taken = self.wait_and_take().await;
         taken.map_err(|error| self.named(error))
     }
@@ -157,11 +155,13 @@ impl DistributedLock {
     }
 
     async fn try_once(&self) -> Result<bool> {
+        let _turn = self.turn.lock().await;
         if self.held() {
             return Ok(true);
         }
-        // What was held and lost removes its own leavings.
-        drop(self.held.lock().take());
+        // What was held and lost removes its own leavings; that may wake somebody who looks here.
+        let lost = self.held.lock().take();
+        drop(lost);
         let terms = LeaseTerms { ttl: self.ttl, max_hold: None };
         let lease = Owned(Lease::open(&self.etcd, terms).await?);
         let place = Place::new(&lease.0, |_| self.key.clone())?
@@ -220,41 +220,45 @@ impl DistributedLock {
         let runtime = self.etcd.runtime();
         let patience = Duration::from_secs(self.ttl.as_secs().unsigned_abs());
         let mut answered = runtime.now();
-        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+        let backoff = || Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+        let mut pauses = backoff();
         loop {
             match self.free_or_held().await {
-                Ok(true) => return Ok(()),
-                Ok(false) => answered = runtime.now(),
+                Ok(Round::Taken) => return Ok(()),
+                Ok(Round::Quiet) => (answered, pauses) = (runtime.now(), backoff()),
+                Ok(Round::Broken) => pauses.pause(&*runtime).await,
+                // A lease was granted, and its time ran out before the claim was through: slow, but not away.
+                Err(error) if error.kind() == ErrorKind::Lost => answered = runtime.now(),
                 Err(error) if error.is_transient() && runtime.now() < answered + patience => {
-                    backoff.pause(&*runtime).await;
+                    pauses.pause(&*runtime).await;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// One round of waiting: watches from now, looks, and tries if the key is gone; `false` if somebody else was faster
-    /// or nothing was heard for a while.
-    async fn free_or_held(&self) -> Result<bool> {
+    /// One round of waiting: watches from now, looks, and tries if the key is gone.
+    async fn free_or_held(&self) -> Result<Round> {
         let runtime = self.etcd.runtime();
         let mut updates =
             self.etcd.watch(WatchRequest::range(KeyRange::key(self.key.clone())).deletes_only());
         let silence = runtime.now() + Duration::from_secs(self.ttl.as_secs().unsigned_abs()) / 2;
         loop {
-            let stirred = match race(updates.next(), runtime.sleep_until(silence)).await {
+            let ended = match race(updates.next(), runtime.sleep_until(silence)).await {
                 Either::Left(Some(Ok(WatchUpdate::Progress(_)))) => continue,
                 Either::Left(Some(Err(error @ (Error::Refused { .. } | Error::Closed { .. })))) => {
                     return Err(error);
                 }
-                Either::Left(Some(Ok(_))) => true,
-                Either::Left(_) | Either::Right(()) => false,
+                Either::Left(Some(Ok(_))) => None,
+                Either::Left(_) => Some(Round::Broken),
+                Either::Right(()) => Some(Round::Quiet),
             };
             let worth_a_try = self.held() || self.etcd.get(self.key.clone()).await?.is_none();
             if worth_a_try && self.try_once().await? {
-                return Ok(true);
+                return Ok(Round::Taken);
             }
-            if !stirred {
-                return Ok(false);
+            if let Some(ended) = ended {
+                return Ok(ended);
             }
             // Of many who hear of the same end, most are late: a little chance spares the server their crowding.
             let jitter = Duration::from_micros(runtime.random_u64() % 5_000);
@@ -265,6 +269,17 @@ impl DistributedLock {
     fn named(&self, error: Error) -> Error {
         error.of_lock(self.key.to_string())
     }
+}
+
+/// How a round of waiting ended.
+#[derive(Clone, Copy, Debug)]
+enum Round {
+    /// With the lock held.
+    Taken,
+    /// With nothing heard for a while.
+    Quiet,
+    /// With the watch.
+    Broken,
 }
 
 impl fmt::Debug for DistributedLock {

@@ -152,7 +152,7 @@ impl Error {
             Self::Refused { source, .. } => match source.code {
                 Code::Unauthenticated | Code::PermissionDenied => ErrorKind::Auth,
                 Code::Unimplemented => ErrorKind::Unsupported,
-                Code::Unavailable | Code::ResourceExhausted => ErrorKind::Unavailable,
+                Code::Unavailable => ErrorKind::Unavailable,
                 _ => ErrorKind::Refused,
             },
             Self::Compacted { .. } => ErrorKind::Compacted,

@@ -67,6 +67,8 @@ struct State {
     ticking: bool,
     /// Keys that a late copy of a request may bring back while the lease lives.
     doubtful: BTreeSet<Key>,
+    /// The last of them whose turn it was.
+    doubted: Option<Key>,
     /// A key that the caller may read, for the read that confirms a renewal.
     probe: Option<Key>,
 }
@@ -85,6 +87,8 @@ struct Held {
     until: Instant,
     created: Revision,
     watch: Option<Task>,
+    /// Its time was over, and its key is being removed.
+    evicted: bool,
 }
 
 /// What a lease is asked to be.
@@ -136,6 +140,7 @@ impl Lease {
                 free_numbers: Vec::new(),
                 ticking: false,
                 doubtful: BTreeSet::new(),
+                doubted: None,
                 probe: None,
             }),
             changed: Notify::new(),
@@ -195,9 +200,16 @@ impl Lease {
         let number = state.free_numbers.pop().unwrap_or(state.next_number);
         state.next_number = state.next_number.max(number + 1);
         let key = name_key(number);
-        state.probe = Some(key.clone());
         state.members.insert(number, Member { key: key.clone(), lost: lost.clone(), held: None });
         Ok((number, key))
+    }
+
+    /// The caller was seen to be allowed to read this key.
+    pub(crate) fn may_read(&self, key: &Key) {
+        let probe = &mut self.state.lock().probe;
+        if probe.as_ref() != Some(key) {
+            *probe = Some(key.clone());
+        }
     }
 
     /// An attempt has become a hold.
@@ -206,7 +218,7 @@ impl Lease {
         let mut state = self.state.lock();
         let until = self.max_hold.map_or(Instant::NEVER, |max| since + max);
         let Some(member) = state.members.get_mut(&number) else { return };
-        member.held = Some(Held { since, until, created, watch: None });
+        member.held = Some(Held { since, until, created, watch: None, evicted: false });
         if !std::mem::replace(&mut state.ticking, true) || self.max_hold.is_some() {
             self.changed.notify_one();
         }
@@ -233,7 +245,7 @@ impl Lease {
         if cleanly && !state.retired {
             state.free_numbers.push(number);
         }
-        if state.retired && state.members.is_empty() {
+        if (state.retired || state.end.is_some()) && state.members.is_empty() {
             self.changed.notify_one();
         }
         // Its watch is closed outside the lock.

@@ -15,6 +15,9 @@ use crate::session::Session;
 /// How long a call that gave up waits to hear that its entry is gone, before that goes on in the background.
 const LEAVE_BOUND: Duration = Duration::from_secs(1);
 
+/// How often an attempt begins again on a new lease when it found its own gone.
+const AGAIN: std::ops::Range<u8> = 0..2;
+
 /// A lock of which one holder at a time has the [`Guard`].
 ///
 /// **Fair**: attempts win in the order in which they entered the queue, whatever program or language they come from.
@@ -137,34 +140,48 @@ impl Mutex {
     }
 
     async fn acquire(&self) -> Result<Guard> {
-        let lease = self.session.lease().await?;
-        let mut attempt = Attempt::new(&lease, &self.name)?;
-        let at = attempt.queue(self.session.author()).await?;
-        attempt.into_guard(at)
+        let mut again = AGAIN;
+        loop {
+            let lease = self.session.lease().await?;
+            let mut attempt = Attempt::new(&lease, &self.name)?;
+            match attempt.queue(self.session.author()).await {
+                Err(error) if attempt.came_too_late(&error) && again.next().is_some() => {}
+                at => return attempt.into_guard(at?),
+            }
+        }
     }
 
     async fn acquire_within(&self, at_most: Duration) -> Result<Option<Guard>> {
         let runtime = self.session.runtime();
         let until = runtime.now() + at_most;
-        let Some(lease) = before(&*runtime, until, self.session.lease()).await else { return Ok(None) };
-        let mut attempt = Attempt::new(&lease?, &self.name)?;
-        match race(attempt.queue(self.session.author()), runtime.sleep_until(until)).await {
-            Either::Left(at) => attempt.into_guard(at?).map(Some),
-            Either::Right(()) => {
-                self.leave(attempt).await;
-                Ok(None)
+        let mut again = AGAIN;
+        loop {
+            let Some(lease) = before(&*runtime, until, self.session.lease()).await else { return Ok(None) };
+            let mut attempt = Attempt::new(&lease?, &self.name)?;
+            match race(attempt.queue(self.session.author()), runtime.sleep_until(until)).await {
+                Either::Left(Err(error)) if attempt.came_too_late(&error) && again.next().is_some() => {}
+                Either::Left(at) => return attempt.into_guard(at?).map(Some),
+                Either::Right(()) => {
+                    self.leave(attempt).await;
+                    return Ok(None);
+                }
             }
         }
     }
 
     async fn attempt_now(&self) -> Result<TryLock> {
-        let lease = self.session.lease().await?;
-        let mut attempt = Attempt::new(&lease, &self.name)?;
-        match attempt.try_now(self.session.author()).await? {
-            Tried::Held { at } => attempt.into_guard(at).map(TryLock::Acquired),
-            Tried::Busy(holder) => {
-                self.leave(attempt).await;
-                Ok(TryLock::Busy(holder))
+        let mut again = AGAIN;
+        loop {
+            let lease = self.session.lease().await?;
+            let mut attempt = Attempt::new(&lease, &self.name)?;
+            match attempt.try_now(self.session.author()).await {
+                Err(error) if attempt.came_too_late(&error) && again.next().is_some() => {}
+                Err(error) => return Err(error),
+                Ok(Tried::Held { at }) => return attempt.into_guard(at).map(TryLock::Acquired),
+                Ok(Tried::Busy(holder)) => {
+                    self.leave(attempt).await;
+                    return Ok(TryLock::Busy(holder));
+                }
             }
         }
     }

@@ -61,7 +61,7 @@ impl LockName {
 
     /// The keys of this lock's queue, and those of any lock nested below it.
     pub fn queue(&self) -> KeyRange {
-        KeyRange::prefix(format!("{}/", self.0))
+        KeyRange::prefix([&self.0, "/"].concat())
     }
 
     /// Whether a key stands in this lock's own queue: below `NAME/` with no further slash.

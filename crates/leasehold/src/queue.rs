@@ -127,6 +127,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Whether it ended since its lease was gone before it began: then another lease may serve it.
+    pub(crate) fn came_too_late(&self, error: &Error) -> bool {
+        self.place.created().is_none() && error.loss() == Some(LossCause::LeaseGone)
+    }
+
     /// The guard, for an attempt that was seen first at `at`.
     pub(crate) fn into_guard(self, at: Revision) -> Result<Guard> {
         let Some(created) = self.place.created() else {
@@ -149,13 +154,14 @@ impl<'a> Attempt<'a> {
         let runtime = self.place.lease().runtime().clone();
         let value = author.sign(runtime.wall_clock());
         let lost = self.place.lost().clone();
+        let until = runtime.now() + self.place.lease().granted();
         let mut backoff = backoff();
         loop {
             let txn = self.entry(value.clone(), entering);
             match race(lost.wait(), self.place.send(txn)).await {
                 Either::Left(cause) => return Err(Error::Lost { cause }),
                 Either::Right(Ok(answer)) => return self.entered(answer, entering),
-                Either::Right(Err(error)) if error.is_transient() => {
+                Either::Right(Err(error)) if error.is_transient() && runtime.now() < until => {
                     tracing::debug!(lock = %self.name, %error, "entering the queue again");
                     if let Either::Left(cause) = race(lost.wait(), backoff.pause(&*runtime)).await {
                         // The failure says more than that time ran out.
@@ -163,71 +169,89 @@ impl<'a> Attempt<'a> {
                         return Err(error);
                     }
                 }
+                Either::Right(Err(error)) if error.refusal().is_some_and(|no| no.code == Code::NotFound) => {
+                    // All that a put can miss is its lease.
+                    return Err(Error::Lost { cause: self.place.lease().end(LossCause::LeaseGone) });
+                }
                 Either::Right(Err(error)) => return Err(error),
             }
         }
     }
 
+    /// Whoever enters reads the last of the queue before the own key is put, in the same transaction: that shows who is
+    /// ahead, and whoever is first finds nothing there, which costs the server next to nothing.
     fn entry(&self, value: Bytes, entering: Entering) -> Txn {
         let key = self.place.key().clone();
         let queue = RangeRequest::range(self.name.queue());
         let put = PutRequest::new(key.clone(), value).on(self.place.lease().id());
         let own = RangeRequest::key(key.clone());
-        let (condition, view) = match entering {
+        match entering {
             Entering::Queue => {
-                (Compare::absent(key), queue.sorted(SortTarget::Create, SortOrder::Descend).limited(2))
+                let last = queue.sorted(SortTarget::Create, SortOrder::Descend).limited(1);
+                Txn::new().when(Compare::absent(key)).then(last).then(put).otherwise(own)
             }
-            // Holds if there is no key in the range at all.
-            Entering::IfFree => (
-                Compare {
-                    range: self.name.queue(),
+            Entering::IfFree => {
+                let first = queue.sorted(SortTarget::Create, SortOrder::Ascend).limited(PAGE);
+                // Holds if there is no key in the range at all.
+                let empty = Compare {
+                    range: first.range.clone(),
                     target: CompareTarget::Create(Revision::ZERO),
                     result: CompareResult::Equal,
-                },
-                queue.sorted(SortTarget::Create, SortOrder::Ascend).limited(PAGE),
-            ),
-        };
-        Txn::new().when(condition).then(put).then(view.clone()).otherwise(own).otherwise(view)
+                };
+                Txn::new().when(empty).then(put).otherwise(own).otherwise(first)
+            }
+        }
     }
 
     /// Reads the answer to [`Attempt::entry`].
     fn entered(&mut self, answer: TxnAnswer, entering: Entering) -> Result<Sight> {
         let at = answer.header.revision;
-        let view = answer.ops.get(1).and_then(TxnOpAnswer::as_range).ok_or_else(malformed)?;
-        if answer.succeeded {
-            self.place.stands(at);
-            if view.count == 1 {
-                return Ok(Sight::First { at });
+        let view = |place| answer.ops.get(place).and_then(TxnOpAnswer::as_range).ok_or_else(malformed);
+        match (answer.succeeded, entering) {
+            (true, Entering::Queue) => {
+                let before = view(0)?;
+                self.place.stands(at);
+                Ok(match before.kvs.first() {
+                    None if before.count == 0 => Sight::First { at },
+                    Some(ahead) if self.name.owns(&ahead.key) => Sight::Behind { ahead: ahead.clone(), at },
+                    // The last is a nested lock's.
+                    _ => Sight::Unclear,
+                })
             }
-            // The two last are this entry and the one before it, unless that is a nested lock's.
-            let ahead = view.kvs.iter().find(|kv| kv.key != *self.place.key());
-            return Ok(match ahead.filter(|kv| self.name.owns(&kv.key)) {
-                Some(ahead) => Sight::Behind { ahead: ahead.clone(), at },
-                None => Sight::Unclear,
-            });
-        }
-        let own = answer.ops.first().and_then(TxnOpAnswer::as_range).ok_or_else(malformed)?;
-        if let Some(own) = own.kvs.first() {
-            // An earlier copy of this request was carried out.
-            self.place.stands(own.create_revision);
-            return Ok(Sight::Unclear);
-        }
-        self.place.is_absent();
-        match (entering, view.kvs.iter().find(|kv| self.name.owns(&kv.key))) {
-            (Entering::Queue, _) => Err(malformed()),
-            (Entering::IfFree, Some(first)) => Ok(Sight::NotEntered { holder: Entry::read(first) }),
-            (Entering::IfFree, None) => Ok(Sight::Unclear),
+            (true, Entering::IfFree) => {
+                self.place.stands(at);
+                Ok(Sight::First { at })
+            }
+            (false, _) => {
+                if let Some(own) = view(0)?.kvs.first() {
+                    // An earlier copy of this request was carried out.
+                    self.place.stands(own.create_revision);
+                    return Ok(Sight::Unclear);
+                }
+                self.place.is_absent();
+                match entering {
+                    Entering::Queue => Err(malformed()),
+                    Entering::IfFree => Ok(match view(1)?.kvs.iter().find(|kv| self.name.owns(&kv.key)) {
+                        Some(first) => Sight::NotEntered { holder: Entry::read(first) },
+                        None => Sight::Unclear,
+                    }),
+                }
+            }
         }
     }
 
-    /// Looks until there is an answer, or the lease is lost.
+    /// Looks until there is an answer, or the lease is lost, or for as long as it lives: a server that renews and does not
+    /// answer must not be asked for ever.
     async fn look(&self) -> Result<Sight> {
         let runtime = self.place.lease().runtime();
+        let until = runtime.now() + self.place.lease().granted();
         let mut backoff = backoff();
         loop {
             match race(self.place.lost().wait(), self.look_once()).await {
                 Either::Left(cause) => return Err(Error::Lost { cause }),
-                Either::Right(Err(error)) if error.is_transient() => backoff.pause(&**runtime).await,
+                Either::Right(Err(error)) if error.is_transient() && runtime.now() < until => {
+                    backoff.pause(&**runtime).await;
+                }
                 Either::Right(sight) => return sight,
             }
         }

@@ -1,10 +1,11 @@
 //! A session: a lease kept alive, and the next one when it is lost.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold_mvcc::LeaseId;
 use tokio::sync::Mutex;
 
@@ -46,8 +47,12 @@ struct Shared {
     terms: LeaseTerms,
     author: Author,
     current: Exclusive<Option<Arc<Lease>>>,
+    /// Those before it that may still have guards or waits on them.
+    earlier: Exclusive<Vec<Weak<Lease>>>,
     /// One task at a time asks for a new lease; the others wait for it.
     opening: Mutex<()>,
+    /// How many have asked for one in vain, and what the last was told: it is told to those who waited meanwhile, too.
+    failed: Exclusive<(u64, Option<Error>)>,
     closed: AtomicBool,
 }
 
@@ -93,7 +98,9 @@ impl SessionBuilder {
             etcd: self.etcd,
             terms: self.terms,
             current: Exclusive::new(None),
+            earlier: Exclusive::new(Vec::new()),
             opening: Mutex::new(()),
+            failed: Exclusive::new((0, None)),
             closed: AtomicBool::new(false),
         };
         let session = Session { shared: Arc::new(shared) };
@@ -154,26 +161,30 @@ impl Session {
     /// # Cancel safety
     /// Once polled it takes effect, dropped or not.
     pub async fn close(&self) -> Result<()> {
-        match self.shut() {
-            Some(lease) => lease.close().await,
-            None => Ok(()),
-        }
+        let closes = self.shut().into_iter().map(|lease| async move { lease.close().await });
+        // All at once: one that is not answered must not keep the others.
+        join_all(closes).await.into_iter().collect()
     }
 
     /// Ends the session here and leaves its lease to itself: not renewed, not revoked. Its guards are lost, and its keys
     /// stay until the lease expires, so others stay excluded until then; but a guard that is dropped still removes its own
     /// key.
     ///
-    /// Returns the lease, if there was one.
+    /// Returns the lease that new attempts would have been made on, if there was one.
     pub fn orphan(&self) -> Option<LeaseId> {
-        let lease = self.shut()?;
-        lease.orphan();
-        Some(lease.id())
+        let current = self.current().map(|lease| lease.id());
+        for lease in self.shut() {
+            lease.orphan();
+        }
+        current
     }
 
-    fn shut(&self) -> Option<Arc<Lease>> {
+    /// Closes the door, and gives the leases that were still kept.
+    fn shut(&self) -> Vec<Arc<Lease>> {
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.current.lock().take()
+        let current = self.shared.current.lock().take();
+        let earlier = std::mem::take(&mut *self.shared.earlier.lock());
+        earlier.iter().filter_map(Weak::upgrade).chain(current).collect()
     }
 
     fn current(&self) -> Option<Arc<Lease>> {
@@ -189,19 +200,32 @@ impl Session {
         if let Some(lease) = self.usable()? {
             return Ok(lease);
         }
+        let seen = self.shared.failed.lock().0;
         let _one_at_a_time = self.shared.opening.lock().await;
         if let Some(lease) = self.usable()? {
             return Ok(lease);
         }
-        let fresh = Lease::open(&self.shared.etcd, self.shared.terms).await?;
+        if let (failures, Some(error)) = &*self.shared.failed.lock()
+            && *failures > seen
+        {
+            return Err(error.clone());
+        }
+        let fresh = Lease::open(&self.shared.etcd, self.shared.terms).await.inspect_err(|error| {
+            let mut failed = self.shared.failed.lock();
+            *failed = (failed.0 + 1, Some(error.clone()));
+        })?;
         let before = self.shared.current.lock().replace(fresh.clone());
         if let Some(before) = before {
             before.retire();
+            let mut earlier = self.shared.earlier.lock();
+            earlier.retain(|lease| lease.strong_count() > 0);
+            earlier.push(Arc::downgrade(&before));
         }
         if self.shared.closed.load(Ordering::Acquire) {
             // Closed while the grant was under way.
-            self.shut();
-            fresh.retire();
+            for lease in self.shut() {
+                lease.retire();
+            }
         }
         self.usable()?.ok_or(Error::TimedOut { operation: "granting a lease", after: fresh.granted() })
     }

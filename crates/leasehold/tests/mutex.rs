@@ -27,6 +27,33 @@ async fn queued(mutex: &Mutex, count: usize) {
     }
 }
 
+async fn attempts_after_each_other_use_one_key_and_attempts_at_once_do_not(backend: Backend) {
+    let session = session(&backend).await;
+    let [mutex, other] = ["one", "other"].map(|name| Mutex::new(&session, backend.lock_name(name)));
+    let first = mutex.lock().await.unwrap();
+    let second = other.lock().await.unwrap();
+    let (key, token) = (first.key().clone(), first.token());
+    assert_ne!(
+        key.as_bytes().rsplit(|b| *b == b'-').next(),
+        second.key().as_bytes().rsplit(|b| *b == b'-').next()
+    );
+
+    // Its removal was answered, so nothing of it can come any more: etcd is spared a key that it would remember.
+    first.release().await.unwrap();
+    let again = mutex.lock().await.unwrap();
+    assert_eq!(*again.key(), key);
+    assert!(again.token() > token);
+
+    // A guard that is dropped is removed in the background; until that is done, its number is taken.
+    drop(again);
+    let third = mutex.lock().await.unwrap();
+    third.verify().await.unwrap();
+    third.release().await.unwrap();
+    second.release().await.unwrap();
+    session.close().await.unwrap();
+}
+for_each_backend!(attempts_after_each_other_use_one_key_and_attempts_at_once_do_not);
+
 async fn of_twenty_contenders_never_two_are_inside_and_each_gets_its_turn(backend: Backend) {
     let (witness, runtime, name) = (Witness::new(), backend.etcd().runtime(), backend.lock_name("contended"));
     let shared = session(&backend).await;

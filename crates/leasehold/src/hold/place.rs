@@ -148,7 +148,10 @@ impl Place {
         })
         .await;
         self.stage = match &answer {
-            Ok(_) => Stage::Unknown,
+            Ok(_) => {
+                self.lease.may_read(&self.key);
+                Stage::Unknown
+            }
             Err(error) if error.is_outcome_unknown() => {
                 self.late_copy = true;
                 self.lease.retire();
@@ -253,6 +256,10 @@ pub(crate) async fn remove(lease: &Lease, key: &Key, removal: Txn) -> bool {
                 backoff.pause(&**lease.runtime()).await;
             }
             Err(error) => {
+                // Whatever this answer means, the lease must not keep the key: it is asked for with each renewal, and
+                // the lease ends once nobody else is on it.
+                lease.retire();
+                lease.doubt(key.clone());
                 tracing::warn!(%key, lease = %lease.id(), %error, "the key could not be removed; it goes with its lease");
                 return false;
             }

@@ -1,5 +1,6 @@
 //! The task that keeps one lease: renews it, ends it in time, and revokes it when it is not needed any more.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,11 +110,14 @@ impl Lease {
             let mut unwatched = false;
             for member in state.members.values_mut() {
                 let Some(held) = &mut member.held else { continue };
-                if member.lost.cause().is_some() {
+                // Whoever noticed the end of the hold first, the key goes once.
+                if now >= held.until {
+                    if !std::mem::replace(&mut held.evicted, true) {
+                        overheld.push((member.lost.clone(), member.key.clone(), held.created));
+                    }
                     continue;
                 }
-                if now >= held.until {
-                    overheld.push((member.lost.clone(), member.key.clone(), held.created));
+                if member.lost.cause().is_some() {
                     continue;
                 }
                 wake = wake.min(held.until);
@@ -138,12 +142,12 @@ impl Lease {
         for (lost, key, created) in overheld {
             if lost.set(LossCause::MaxHold) {
                 tracing::warn!(lease = %self.id, %key, "hold lost: {}", LossCause::MaxHold);
-                let lease = self.clone();
-                let removal = async move {
-                    place::remove(&lease, &key, place::removal(&lease, &key, Some(created))).await;
-                };
-                self.runtime.spawn_dedicated("remove a key", Box::pin(removal)).detach();
             }
+            let lease = self.clone();
+            let removal = async move {
+                place::remove(&lease, &key, place::removal(&lease, &key, Some(created))).await;
+            };
+            self.runtime.spawn_dedicated("remove a key", Box::pin(removal)).detach();
         }
         Ok(due)
     }
@@ -217,10 +221,16 @@ async fn confirm_gone(lease: &Lease) -> Renewal {
 }
 
 impl State {
-    /// A key to read, and the keys to remove once more.
-    fn probe(&self) -> (Key, Vec<Key>) {
+    /// A key to read, and the keys to remove once more: each in its turn, if there are many.
+    fn probe(&mut self) -> (Key, Vec<Key>) {
         let probe = self.probe.clone().unwrap_or_else(|| Key::from(PROBE));
-        (probe, self.doubtful.iter().take(DOUBTS_AT_ONCE).cloned().collect())
+        let turn = self.doubted.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut doubts: Vec<Key> =
+            self.doubtful.range((turn, Bound::Unbounded)).take(DOUBTS_AT_ONCE).cloned().collect();
+        let more = DOUBTS_AT_ONCE.min(self.doubtful.len()) - doubts.len();
+        doubts.extend(self.doubtful.iter().take(more).cloned());
+        self.doubted = doubts.last().cloned();
+        (probe, doubts)
     }
 }
 

@@ -33,6 +33,10 @@ pub(super) async fn watch(lease: Arc<Lease>, key: Key, created: Revision, lost: 
                     continue 'open;
                 }
             };
+            if lost.cause().is_some() {
+                // The end of a hold that is over is no news.
+                return;
+            }
             if look && is_gone(&lease, &key, created).await {
                 tell(&lease, &key, &lost).await;
                 return;

@@ -7,7 +7,7 @@ use std::task::Poll;
 use leasehold_mvcc::{Key, KeyRange, KeyValue, Revision, WatchRequest};
 
 use super::backoff;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::etcd::{Updates, WatchUpdate};
 use crate::hold::place::Place;
 use crate::runtime::{Backoff, race};
@@ -79,16 +79,15 @@ impl Wait {
                 }
                 Some(Ok(WatchUpdate::Progress(_))) => {}
                 Some(Ok(WatchUpdate::Events { .. })) => return Ok(()),
-                Some(Err(Error::Compacted { .. })) | None => {
-                    self.drop_watch(which);
-                    return Ok(());
+                Some(Err(error)) if !error.is_transient() && error.kind() != ErrorKind::Compacted => {
+                    return Err(error);
                 }
-                Some(Err(error)) if error.is_transient() => {
+                // Broken in whatever way: it is opened anew, but not without end in a moment.
+                Some(Err(_)) | None => {
                     self.drop_watch(which);
                     self.backoff.pause(&*runtime).await;
                     return Ok(());
                 }
-                Some(Err(error)) => return Err(error),
             }
         }
     }
