@@ -21,6 +21,8 @@
 
 #[path = "differential/comparison.rs"]
 mod comparison;
+#[path = "differential/connection.rs"]
+mod connection;
 #[path = "differential/embedded.rs"]
 mod embedded;
 #[path = "differential/generator.rs"]
@@ -39,6 +41,9 @@ mod side;
 mod wrong;
 
 use std::fmt::Write;
+use std::iter;
+use std::ops::Range;
+use std::sync::Mutex;
 
 use comparison::Comparison;
 use embedded::Ours;
@@ -50,6 +55,9 @@ use shrink::Shortest;
 
 /// How many operations a list has: enough to get into trouble, few enough to be shortened soon.
 const LENGTH: usize = 200;
+
+/// How many servers of a version share the lists: most of the time goes in waiting for one.
+const SERVERS: usize = 2;
 
 #[test]
 fn twenty_thousand_operations_go_as_with_etcd_3_5() {
@@ -64,14 +72,27 @@ fn twenty_thousand_operations_go_as_with_etcd_3_7() {
 fn twenty_thousand_operations_go_as_with(version: Version, seed: u64) {
     let seed = variable("LEASEHOLD_SEED").unwrap_or(seed);
     let operations = variable("LEASEHOLD_OPERATIONS").unwrap_or(20_000);
-    let Some(etcd) = Real::start(version) else { return };
-    let etcd = Box::new(etcd);
+    let lists = seed..seed.saturating_add(operations.div_ceil(LENGTH as u64));
+    let lists = Mutex::new(lists);
+    let story = std::thread::scope(|scope| {
+        let workers = [(); SERVERS].map(|()| scope.spawn(|| compare_with_a_server(version, &lists)));
+        workers.into_iter().find_map(|worker| worker.join().unwrap())
+    });
+    if let Some(story) = story {
+        panic!("etcd {version:?} and the embedded etcd differ.\n{story}");
+    }
+}
+
+/// Does the lists that no other server has, until one differs; gives its story.
+fn compare_with_a_server(version: Version, lists: &Mutex<Range<u64>>) -> Option<String> {
+    let etcd = Box::new(Real::start(version)?);
     let subject = |origin, header| -> Box<dyn side::Side> { Box::new(Ours::begin(origin, header)) };
     let mut comparison = Comparison { version, etcd, subject };
-    let lists = usize::try_from(operations).unwrap().div_ceil(LENGTH);
-    if let Some(story) = first_difference(&mut comparison, seed, lists) {
-        panic!("etcd {version:?} and the embedded etcd differ.\n{}", story.1);
-    }
+    let next = || lists.lock().unwrap().next();
+    let (_, story) = iter::from_fn(next).find_map(|seed| difference(&mut comparison, seed))?;
+    // The other servers have nothing to add.
+    lists.lock().unwrap().by_ref().for_each(drop);
+    Some(story)
 }
 
 fn variable(name: &str) -> Option<u64> {
@@ -79,22 +100,20 @@ fn variable(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
 
-/// Does lists until one differs; gives that one, shortened, and its story.
-fn first_difference(comparison: &mut Comparison, seed: u64, lists: usize) -> Option<(Shortest, String)> {
-    (seed..).take(lists).find_map(|seed| {
-        let (origin, list) = generator::list(seed, LENGTH);
-        let found = comparison.run(origin, &list)?;
-        let mut story = format!("LEASEHOLD_SEED={seed} LEASEHOLD_OPERATIONS={LENGTH} does it again.\n");
-        tell(&mut story, "At first", origin, &list[..=found.step], &found.to_string());
-        if comparison.run(origin, &list).is_none() {
-            story.push_str("Not at once, though: it may be a matter of timing.\n");
-        }
-        let mut differs = |list: &[Operation]| comparison.run(origin, list);
-        let shortest = shrink::shortest(origin, list, found, &mut differs);
-        let lists = format!("Shortened in {} tries", shortest.tries);
-        tell(&mut story, &lists, origin, &shortest.list, &shortest.difference.to_string());
-        Some((shortest, story))
-    })
+/// Does a list; if it differs, gives the shortest that does, and its story.
+fn difference(comparison: &mut Comparison, seed: u64) -> Option<(Shortest, String)> {
+    let (origin, list) = generator::list(seed, LENGTH);
+    let found = comparison.run(origin, &list)?;
+    let mut story = format!("LEASEHOLD_SEED={seed} LEASEHOLD_OPERATIONS={LENGTH} does it again.\n");
+    tell(&mut story, "At first", origin, &list[..=found.step], &found.to_string());
+    if comparison.run(origin, &list).is_none() {
+        story.push_str("Not at once, though: it may be a matter of timing.\n");
+    }
+    let mut differs = |list: &[Operation]| comparison.run(origin, list);
+    let shortest = shrink::shortest(origin, list, found, &mut differs);
+    let lists = format!("Shortened in {} tries", shortest.tries);
+    tell(&mut story, &lists, origin, &shortest.list, &shortest.difference.to_string());
+    Some((shortest, story))
 }
 
 fn tell(story: &mut String, when: &str, origin: Origin, list: &[Operation], difference: &str) {
@@ -116,7 +135,7 @@ fn in_place_of_etcd() -> Box<Ours> {
 fn the_embedded_etcd_does_not_differ_from_itself() {
     let subject = |origin, header| -> Box<dyn side::Side> { Box::new(Ours::begin(origin, header)) };
     let mut comparison = Comparison { version: Version::V37, etcd: in_place_of_etcd(), subject };
-    assert!(first_difference(&mut comparison, 0, 50).is_none());
+    assert!((0..50).all(|seed| difference(&mut comparison, seed).is_none()));
 }
 
 #[test]
@@ -135,7 +154,8 @@ fn a_difference_from_a_real_etcd_is_found_and_shrunk() {
 
 fn check_that_it_is_found(etcd: Box<dyn side::Reference>, subject: comparison::Subject, steps: usize) {
     let mut comparison = Comparison { version: Version::V37, etcd, subject };
-    let (shortest, story) = first_difference(&mut comparison, 1, 50).expect("the mistake is found");
+    let found = (1..50).find_map(|seed| difference(&mut comparison, seed));
+    let (shortest, story) = found.expect("the mistake is found");
     eprintln!("{story}");
     assert!(shortest.list.len() <= steps, "{story}");
 }

@@ -22,9 +22,9 @@ use pb::lease_client::LeaseClient;
 use pb::watch_client::WatchClient;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
+use crate::connection::Connection;
 use crate::embedded::empty;
 use crate::known::header;
 use crate::operation::Origin;
@@ -43,7 +43,7 @@ pub(crate) struct Real {
     runtime: Runtime,
     server: RealEtcd,
     remote: Remote,
-    channel: Channel,
+    connection: Connection,
     streams: BTreeMap<Way, Line>,
     updates: BTreeMap<usize, Updates>,
     followed: Vec<Followed>,
@@ -68,10 +68,10 @@ impl Real {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("the machine gives a runtime");
         let remote = Remote::connect(server.endpoint()).expect("the endpoint is usable");
-        let channel = runtime.block_on(connect(&server));
+        let connection = runtime.block_on(Connection::open(&server.endpoint()));
         let (streams, updates, followed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let (used, now) = (false, Revision::ZERO);
-        Some(Self { runtime, server, remote, channel, streams, updates, followed, used, now })
+        Some(Self { runtime, server, remote, connection, streams, updates, followed, used, now })
     }
 
     fn send(&self, command: Command) -> Result<Answer, StoreError> {
@@ -95,8 +95,9 @@ impl Real {
 
     /// Calls by the bare stubs.
     fn ask(&self, command: Command) -> Result<Answer, StoreError> {
-        let mut kv = KvClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER);
-        let mut lease = LeaseClient::new(self.channel.clone());
+        let (connection, origin) = (self.connection.clone(), self.connection.origin.clone());
+        let mut lease = LeaseClient::with_origin(connection.clone(), origin.clone());
+        let mut kv = KvClient::with_origin(connection, origin).max_decoding_message_size(LARGEST_ANSWER);
         let request = Request::from_command(command).expect("etcd can be asked that");
         self.in_time(async move {
             match request {
@@ -119,8 +120,8 @@ impl Real {
     }
 
     fn say(&mut self, way: Way, command: WatchCommand) {
-        let (runtime, channel) = (&self.runtime, &self.channel);
-        let line = self.streams.entry(way).or_insert_with(|| open(runtime, channel.clone()));
+        let (runtime, connection) = (&self.runtime, &self.connection);
+        let line = self.streams.entry(way).or_insert_with(|| open(runtime, connection.clone()));
         line.say.send(command.into()).expect("the stream is open");
     }
 
@@ -190,7 +191,7 @@ impl Real {
 
     fn reconnect(&mut self) {
         self.hang_up();
-        self.channel = self.runtime.block_on(connect(&self.server));
+        self.connection = self.runtime.block_on(Connection::open(&self.server.endpoint()));
     }
 
     fn first_update(&mut self, request: WatchRequest) -> (Result<WatchUpdate, String>, Updates) {
@@ -200,12 +201,7 @@ impl Real {
     }
 }
 
-async fn connect(server: &RealEtcd) -> Channel {
-    let endpoint = Endpoint::from_shared(server.endpoint()).expect("the endpoint is usable");
-    endpoint.connect().await.expect("etcd listens")
-}
-
-fn open(runtime: &Runtime, channel: Channel) -> Line {
+fn open(runtime: &Runtime, connection: Connection) -> Line {
     let (say, said) = unbounded_channel();
     let (tell, heard) = unbounded_channel();
     let said = stream::unfold(said, |mut said: UnboundedReceiver<pb::WatchRequest>| async move {
@@ -213,7 +209,9 @@ fn open(runtime: &Runtime, channel: Channel) -> Line {
     });
     runtime.spawn(async move {
         // Etcd opens its half only when it has something to say.
-        let mut client = WatchClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
+        let origin = connection.origin.clone();
+        let mut client =
+            WatchClient::with_origin(connection, origin).max_decoding_message_size(LARGEST_ANSWER);
         let Ok(answers) = client.watch(said).await else { return };
         let mut answers = answers.into_inner();
         while let Ok(Some(message)) = answers.message().await {
