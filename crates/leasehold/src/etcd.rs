@@ -6,7 +6,7 @@
 //! | [`Remote`] | a real etcd cluster, or `leasehold serve`, over gRPC (feature `remote`) |
 //! | [`Prefixed`] | either, seen through a namespace |
 //!
-//! All three pass one suite, [`conformance`] (feature `conformance`), and so should yours.
+//! All three pass one suite, `conformance` (feature `conformance`), and so should yours.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
