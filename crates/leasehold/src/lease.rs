@@ -242,7 +242,10 @@ impl Lease {
     fn take_out(&self, number: u64, cleanly: bool) {
         let mut state = self.state.lock();
         let member = state.members.remove(&number);
-        if cleanly && !state.retired {
+        // Of an evicted hold a removal of the keeper's own may still be under way.
+        let evicted =
+            member.as_ref().and_then(|member| member.held.as_ref()).is_some_and(|held| held.evicted);
+        if cleanly && !evicted && !state.retired {
             state.free_numbers.push(number);
         }
         if (state.retired || state.end.is_some()) && state.members.is_empty() {
