@@ -178,32 +178,31 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whoever enters reads the last of the queue before the own key is put, in the same transaction: that shows who is
-    /// ahead, and whoever is first finds nothing there, which costs the server next to nothing.
     /// The claim, and what is done if it fails.
     ///
-    /// If there is no key in the queue at all, the put alone proves the hold: nothing is read, which is what an
-    /// uncontended lock costs. Otherwise the attempt enters, with a look at its end, or only looks.
+    /// Whoever enters reads the last of the queue before the own key is put, in the same transaction: that shows who is
+    /// ahead, and whoever is first finds nothing there, which costs the server next to nothing. To read it behind the put
+    /// would cost 3 % of an uncontended lock and unlock more, and a claim by "no key in the queue", with all this in its
+    /// other branch, 8 % (measured on 3.7.2): etcd unpacks and checks both branches.
     fn entry(&self, value: Bytes, entering: Entering) -> Txn {
         let key = self.place.key().clone();
+        let queue = RangeRequest::range(self.name.queue());
         let put = PutRequest::new(key.clone(), value).on(self.place.lease().id());
         let own = RangeRequest::key(key.clone());
-        let queue = RangeRequest::range(self.name.queue());
-        let nobody = Compare {
-            range: self.name.queue(),
-            target: CompareTarget::Create(Revision::ZERO),
-            result: CompareResult::Equal,
-        };
-        let claim = Txn::new().when(nobody).then(put.clone());
         match entering {
             Entering::Queue => {
-                let last = queue.sorted(SortTarget::Create, SortOrder::Descend).limited(2);
-                let enter = Txn::new().when(Compare::absent(key)).then(put).then(last.clone());
-                claim.otherwise(enter.otherwise(own).otherwise(last))
+                let last = queue.sorted(SortTarget::Create, SortOrder::Descend).limited(1);
+                Txn::new().when(Compare::absent(key)).then(last).then(put).otherwise(own)
             }
             Entering::IfFree => {
                 let first = queue.sorted(SortTarget::Create, SortOrder::Ascend).limited(PAGE);
-                claim.otherwise(own).otherwise(first)
+                // Holds if there is no key in the range at all.
+                let nobody = Compare {
+                    range: first.range.clone(),
+                    target: CompareTarget::Create(Revision::ZERO),
+                    result: CompareResult::Equal,
+                };
+                Txn::new().when(nobody).then(put).otherwise(own).otherwise(first)
             }
         }
     }
@@ -211,36 +210,37 @@ impl<'a> Attempt<'a> {
     /// Reads the answer to [`Attempt::entry`].
     fn entered(&mut self, answer: TxnAnswer, entering: Entering) -> Result<Sight> {
         let at = answer.header.revision;
-        if answer.succeeded {
-            self.place.stands(at);
-            return Ok(Sight::First { at });
-        }
-        let (put, ops) = match (entering, &answer.ops[..]) {
-            (Entering::Queue, [TxnOpAnswer::Txn(inner)]) => (inner.succeeded, &inner.ops[..]),
-            (Entering::Queue, _) => return Err(malformed()),
-            (Entering::IfFree, ops) => (false, ops),
-        };
-        let view = ops.get(1).and_then(TxnOpAnswer::as_range).ok_or_else(malformed)?;
-        if put {
-            self.place.stands(at);
-            // The two last are this entry and the one before it, unless that is a nested lock's.
-            let ahead = view.kvs.iter().find(|kv| kv.key != *self.place.key());
-            return Ok(match ahead.filter(|kv| self.name.owns(&kv.key)) {
-                Some(ahead) => Sight::Behind { ahead: ahead.clone(), at },
-                None => Sight::Unclear,
-            });
-        }
-        let own = ops.first().and_then(TxnOpAnswer::as_range).ok_or_else(malformed)?;
-        if let Some(own) = own.kvs.first() {
-            // An earlier copy of this request was carried out.
-            self.place.stands(own.create_revision);
-            return Ok(Sight::Unclear);
-        }
-        self.place.is_absent();
-        match (entering, view.kvs.iter().find(|kv| self.name.owns(&kv.key))) {
-            (Entering::Queue, _) => Err(malformed()),
-            (Entering::IfFree, Some(first)) => Ok(Sight::NotEntered { holder: Entry::read(first) }),
-            (Entering::IfFree, None) => Ok(Sight::Unclear),
+        let view = |place| answer.ops.get(place).and_then(TxnOpAnswer::as_range).ok_or_else(malformed);
+        match (answer.succeeded, entering) {
+            (true, Entering::Queue) => {
+                let before = view(0)?;
+                self.place.stands(at);
+                Ok(match before.kvs.first() {
+                    None if before.count == 0 => Sight::First { at },
+                    Some(ahead) if self.name.owns(&ahead.key) => Sight::Behind { ahead: ahead.clone(), at },
+                    // The last is a nested lock's.
+                    _ => Sight::Unclear,
+                })
+            }
+            (true, Entering::IfFree) => {
+                self.place.stands(at);
+                Ok(Sight::First { at })
+            }
+            (false, _) => {
+                if let Some(own) = view(0)?.kvs.first() {
+                    // An earlier copy of this request was carried out.
+                    self.place.stands(own.create_revision);
+                    return Ok(Sight::Unclear);
+                }
+                self.place.is_absent();
+                match entering {
+                    Entering::Queue => Err(malformed()),
+                    Entering::IfFree => Ok(match view(1)?.kvs.iter().find(|kv| self.name.owns(&kv.key)) {
+                        Some(first) => Sight::NotEntered { holder: Entry::read(first) },
+                        None => Sight::Unclear,
+                    }),
+                }
+            }
         }
     }
 
