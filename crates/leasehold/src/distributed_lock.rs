@@ -8,18 +8,19 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::Either;
 use leasehold_mvcc::{
-    Compare, Key, KeyRange, KeyValue, PutRequest, RangeRequest, Revision, Txn, TxnOpAnswer, WatchRequest,
+    Code, Compare, Key, KeyRange, KeyValue, PutRequest, RangeRequest, Revision, Txn, TxnOpAnswer,
+    WatchRequest,
 };
-use tokio::sync::Mutex;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::etcd::{Etcd, EtcdExt, WatchUpdate};
 use crate::exclusive::Exclusive;
 use crate::hold::place::Place;
 use crate::hold::{FencingToken, LossCause, Lost};
-use crate::lease::{Lease, LeaseTerms};
+use crate::lease::{Lease, LeaseTerms, Lineage};
 use crate::name::Ttl;
 use crate::runtime::{Backoff, race};
+use crate::turn::Turn;
 
 /// A lock that is one key with the holder's token as its value. It is **not fair**, and it does **not exclude a
 /// [`Mutex`](crate::Mutex) of the same name**, whose entries are other keys: use it where a peer's layout asks for it,
@@ -52,8 +53,9 @@ pub struct DistributedLock {
     token: Bytes,
     ttl: Ttl,
     held: Exclusive<Option<Held>>,
-    /// One call at a time changes what is held.
-    turn: Mutex<()>,
+    /// One task at a time tries.
+    trying: Turn,
+    lineage: Arc<Lineage>,
 }
 
 /// An acquisition. Dropping it removes the key, then has the lease revoked.
@@ -92,7 +94,15 @@ impl DistributedLock {
                 return Err(Error::Invalid { what, why });
             }
         }
-        Ok(Self { etcd: etcd.into(), key, token, ttl, held: Exclusive::new(None), turn: Mutex::new(()) })
+        Ok(Self {
+            etcd: etcd.into(),
+            key,
+            token,
+            ttl,
+            held: Exclusive::new(None),
+            trying: Turn::default(),
+            lineage: Arc::default(),
+        })
     }
 
     /// Takes the lock if it is free, and says whether it is held now. While it is held already, it succeeds. A try that
@@ -128,9 +138,8 @@ impl DistributedLock {
     /// What kept etcd from answering. The removal then goes on in the background.
     ///
     /// # Cancel safety
-    /// Once polled past the wait for another call on this same lock, it takes effect, dropped or not.
+    /// Once polled it takes effect, dropped or not.
     pub async fn unlock(&self) -> Result<bool> {
-        let _turn = self.turn.lock().await;
         let Some(Held { place, lease, .. }) = self.held.lock().take() else { return Ok(false) };
         let removed = place.leave(LossCause::Released).await.map_err(|error| self.named(error))?;
         // The key is gone; a lease that is not known to be revoked ends by itself.
@@ -155,15 +164,15 @@ impl DistributedLock {
     }
 
     async fn try_once(&self) -> Result<bool> {
-        let _turn = self.turn.lock().await;
-        if self.held() {
-            return Ok(true);
-        }
+        self.trying.take(|| Ok(self.held().then_some(true)), self.try_alone()).await
+    }
+
+    async fn try_alone(&self) -> Result<bool> {
         // What was held and lost removes its own leavings; that may wake somebody who looks here.
         let lost = self.held.lock().take();
         drop(lost);
         let terms = LeaseTerms { ttl: self.ttl, max_hold: None };
-        let lease = Owned(Lease::open(&self.etcd, terms).await?);
+        let lease = Owned(Lease::open(&self.etcd, terms, &self.lineage).await?);
         let place = Place::new(&lease.0, |_| self.key.clone())?
             .only_if(Compare::value(self.key.clone(), self.token.clone()));
         let (place, at) = match self.claim(place).await? {
@@ -201,6 +210,10 @@ impl DistributedLock {
                         Either::Left(_) => return Err(error),
                         Either::Right(()) => continue,
                     }
+                }
+                Either::Right(Err(error)) if error.refusal().is_some_and(|no| no.code == Code::NotFound) => {
+                    // All that a put can miss is its lease.
+                    return Err(Error::Lost { cause: place.lease().end(LossCause::LeaseGone) });
                 }
                 Either::Right(answer) => answer?,
             };

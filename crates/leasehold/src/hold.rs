@@ -137,7 +137,9 @@ impl Guard {
             .then(RangeRequest::key(self.key().clone()))
             .then(txn)
             .otherwise(RangeRequest::key(self.key().clone()));
+        let seen = self.place.lease().seen();
         let answer = self.place.lease().etcd().txn(guarded).await.map_err(of_lock)?;
+        self.place.lease().follow(seen, answer.header).map_err(of_lock)?;
         if !answer.succeeded {
             self.place.gone().await;
             return Err(of_lock(Error::Lost {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_mvcc::{Code, Instant, Key, LeaseGrantAnswer, LeaseId, Revision};
+use leasehold_mvcc::{Code, Header, Instant, Key, LeaseGrantAnswer, LeaseId, Revision};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -23,10 +23,14 @@ use crate::hold::{LossCause, Lost};
 use crate::name::Ttl;
 use crate::runtime::{Runtime, Task, before};
 use grant::Grant;
+pub(crate) use lineage::{Lineage, Seen};
 
 /// How long a hold must last before its key is watched. Most are shorter, and are spared the traffic; whoever loses the
 /// key earlier learns it this much later, which only concerns keys deleted by hand.
 const WATCH_AFTER: Duration = Duration::from_millis(50);
+
+/// How many more numbers are tried for a lease if one is taken: that it is by chance is as good as impossible.
+const NUMBERS: u8 = 3;
 
 /// How long [`Lease::close`] waits to hear that the lease is revoked.
 const CLOSE_BOUND: Duration = Duration::from_millis(1500);
@@ -39,6 +43,8 @@ pub(crate) struct Lease {
     etcd: Arc<dyn Etcd>,
     dedicated: Arc<dyn Etcd>,
     runtime: Arc<dyn Runtime>,
+    /// Shared with the leases before and after it.
+    lineage: Arc<Lineage>,
     state: Exclusive<State>,
     /// Wakes the keeper.
     changed: Notify,
@@ -103,22 +109,39 @@ impl Lease {
     ///
     /// # Cancel safety
     /// If dropped, a lease that was granted all the same is revoked in the background.
-    pub(crate) async fn open(etcd: &Arc<dyn Etcd>, terms: LeaseTerms) -> Result<Arc<Self>> {
+    pub(crate) async fn open(
+        etcd: &Arc<dyn Etcd>,
+        terms: LeaseTerms,
+        lineage: &Arc<Lineage>,
+    ) -> Result<Arc<Self>> {
         let runtime = etcd.runtime();
+        let mut others = 0..NUMBERS;
         loop {
             let id = LeaseId::new((runtime.random_u64() >> 1).max(1).cast_signed());
-            let sent = runtime.now();
+            let (seen, sent) = (lineage.seen(), runtime.now());
             let mut grant = Grant::new(id, etcd.clone());
             match grant.send(terms.ttl).await {
-                Ok(answer) => return Ok(Self::start(etcd, terms, answer, sent)),
+                Ok(answer) => {
+                    let lease = Self::start(etcd, terms, answer, sent, lineage.clone());
+                    lease.follow(seen, answer.header)?;
+                    return Ok(lease);
+                }
                 // Another lease has this number by chance.
-                Err(error) if error.refusal().is_some_and(|no| no.code == Code::FailedPrecondition) => {}
+                Err(error)
+                    if error.refusal().is_some_and(|no| no.code == Code::FailedPrecondition)
+                        && others.next().is_some() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn start(etcd: &Arc<dyn Etcd>, terms: LeaseTerms, answer: LeaseGrantAnswer, sent: Instant) -> Arc<Self> {
+    fn start(
+        etcd: &Arc<dyn Etcd>,
+        terms: LeaseTerms,
+        answer: LeaseGrantAnswer,
+        sent: Instant,
+        lineage: Arc<Lineage>,
+    ) -> Arc<Self> {
         let granted = Duration::from_secs(u64::try_from(answer.ttl).unwrap_or(0));
         let lease = Arc::new(Self {
             id: answer.id,
@@ -127,6 +150,7 @@ impl Lease {
             etcd: etcd.clone(),
             dedicated: etcd.dedicated(),
             runtime: etcd.runtime(),
+            lineage,
             state: Exclusive::new(State {
                 sent,
                 valid_until: valid_until(sent, granted),
@@ -147,10 +171,7 @@ impl Lease {
             done: CancellationToken::new(),
         });
         tracing::debug!(lease = %lease.id, ttl = ?granted, "lease granted");
-        lease
-            .runtime
-            .spawn_dedicated("keep a lease", Box::pin(keeper::keep(lease.clone(), answer.header)))
-            .detach();
+        lease.runtime.spawn_dedicated("keep a lease", Box::pin(keeper::keep(lease.clone()))).detach();
         lease
     }
 
@@ -168,6 +189,16 @@ impl Lease {
 
     pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
         &self.runtime
+    }
+
+    /// What has been seen of the server, to be taken before a linearizable request is sent on this lease.
+    pub(crate) fn seen(&self) -> Seen {
+        self.lineage.seen()
+    }
+
+    /// Takes the answer to that request: if it cannot come from the server that granted the lease, all is lost.
+    pub(crate) fn follow(&self, seen: Seen, answer: Header) -> Result<()> {
+        self.lineage.follow(seen, answer).map_err(|cause| Error::Lost { cause: self.end(cause) })
     }
 
     /// The time to live that the server granted.
@@ -307,12 +338,17 @@ impl Lease {
         first
     }
 
-    /// Ends it and has it revoked; bounded.
-    pub(crate) async fn close(&self) -> Result<()> {
+    /// Ends it and has it revoked in the background.
+    pub(crate) fn begin_close(&self) {
         self.state.lock().closing = true;
         self.end(LossCause::Closed);
+    }
+
+    /// Ends it and has it revoked; bounded.
+    pub(crate) async fn close(&self) -> Result<()> {
+        self.begin_close();
         before(&*self.runtime, self.runtime.now() + CLOSE_BOUND, self.done.cancelled()).await;
-        if self.state.lock().revoked {
+        if self.state.lock().revoked || self.is_surely_dead() {
             return Ok(());
         }
         Err(Error::OutcomeUnknown {

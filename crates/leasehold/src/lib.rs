@@ -61,6 +61,7 @@ mod name;
 mod queue;
 pub mod runtime;
 mod session;
+mod turn;
 
 pub use distributed_lock::DistributedLock;
 pub use error::{Error, ErrorKind, Result};

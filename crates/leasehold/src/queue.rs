@@ -272,7 +272,10 @@ impl<'a> Attempt<'a> {
                     .sorted(SortTarget::Create, SortOrder::Descend)
                     .limited(limit);
             let own = RangeRequest::key(self.place.key().clone());
-            let answer = self.place.lease().etcd().txn(Txn::new().then(own).then(before)).await?;
+            let lease = self.place.lease();
+            let seen = lease.seen();
+            let answer = lease.etcd().txn(Txn::new().then(own).then(before)).await?;
+            lease.follow(seen, answer.header)?;
             let at = answer.header.revision;
             let [own, before] = ranges(&answer)?;
             if own.kvs.first().is_none_or(|own| own.create_revision != created) {

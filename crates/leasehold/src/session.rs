@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_mvcc::LeaseId;
-use tokio::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::etcd::Etcd;
 use crate::exclusive::Exclusive;
-use crate::lease::{Lease, LeaseTerms};
+use crate::lease::{Lease, LeaseTerms, Lineage};
 use crate::name::Ttl;
 use crate::queue::Author;
 use crate::runtime::{Instant, Runtime};
+use crate::turn::Turn;
 
 /// A connection to etcd with a lease that is kept alive: what locks are taken on.
 ///
@@ -50,9 +50,8 @@ struct Shared {
     /// Those before it that may still have guards or waits on them.
     earlier: Exclusive<Vec<Weak<Lease>>>,
     /// One task at a time asks for a new lease; the others wait for it.
-    opening: Mutex<()>,
-    /// How many have asked for one in vain, and what the last was told: it is told to those who waited meanwhile, too.
-    failed: Exclusive<(u64, Option<Error>)>,
+    opening: Turn,
+    lineage: Arc<Lineage>,
     closed: AtomicBool,
 }
 
@@ -88,19 +87,25 @@ impl SessionBuilder {
     /// Opens the session: has its first lease granted.
     ///
     /// # Errors
-    /// What kept etcd from granting it.
+    /// [`Error::Invalid`] for a `max_hold` of nothing; otherwise what kept etcd from granting the lease.
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing behind: a lease granted all the same is revoked in the background.
     pub async fn open(self) -> Result<Session> {
+        if self.terms.max_hold.is_some_and(|limit| limit.is_zero()) {
+            return Err(Error::Invalid {
+                what: "the longest hold, max_hold, of 0 s".into(),
+                why: "no lock could be held at all; give it a time, or leave it out for no limit".into(),
+            });
+        }
         let shared = Shared {
             author: Author::new(self.program),
             etcd: self.etcd,
             terms: self.terms,
             current: Exclusive::new(None),
             earlier: Exclusive::new(Vec::new()),
-            opening: Mutex::new(()),
-            failed: Exclusive::new((0, None)),
+            opening: Turn::default(),
+            lineage: Arc::default(),
             closed: AtomicBool::new(false),
         };
         let session = Session { shared: Arc::new(shared) };
@@ -182,9 +187,9 @@ impl Session {
     /// Closes the door, and gives the leases that were still kept.
     fn shut(&self) -> Vec<Arc<Lease>> {
         self.shared.closed.store(true, Ordering::Release);
-        let current = self.shared.current.lock().take();
+        let mut current = self.shared.current.lock();
         let earlier = std::mem::take(&mut *self.shared.earlier.lock());
-        earlier.iter().filter_map(Weak::upgrade).chain(current).collect()
+        earlier.iter().filter_map(Weak::upgrade).chain(current.take()).collect()
     }
 
     fn current(&self) -> Option<Arc<Lease>> {
@@ -200,31 +205,25 @@ impl Session {
         if let Some(lease) = self.usable()? {
             return Ok(lease);
         }
-        let seen = self.shared.failed.lock().0;
-        let _one_at_a_time = self.shared.opening.lock().await;
-        if let Some(lease) = self.usable()? {
-            return Ok(lease);
-        }
-        if let (failures, Some(error)) = &*self.shared.failed.lock()
-            && *failures > seen
+        self.shared.opening.take(|| self.usable(), self.open_lease()).await
+    }
+
+    async fn open_lease(&self) -> Result<Arc<Lease>> {
+        let shared = &*self.shared;
+        let fresh = Lease::open(&shared.etcd, shared.terms, &shared.lineage).await?;
         {
-            return Err(error.clone());
-        }
-        let fresh = Lease::open(&self.shared.etcd, self.shared.terms).await.inspect_err(|error| {
-            let mut failed = self.shared.failed.lock();
-            *failed = (failed.0 + 1, Some(error.clone()));
-        })?;
-        let before = self.shared.current.lock().replace(fresh.clone());
-        if let Some(before) = before {
-            before.retire();
-            let mut earlier = self.shared.earlier.lock();
+            let mut current = shared.current.lock();
+            let mut earlier = shared.earlier.lock();
             earlier.retain(|lease| lease.strong_count() > 0);
-            earlier.push(Arc::downgrade(&before));
+            if let Some(before) = current.replace(fresh.clone()) {
+                before.retire();
+                earlier.push(Arc::downgrade(&before));
+            }
         }
-        if self.shared.closed.load(Ordering::Acquire) {
+        if shared.closed.load(Ordering::Acquire) {
             // Closed while the grant was under way.
             for lease in self.shut() {
-                lease.retire();
+                lease.begin_close();
             }
         }
         self.usable()?.ok_or(Error::TimedOut { operation: "granting a lease", after: fresh.granted() })

@@ -19,7 +19,9 @@ use futures_util::StreamExt;
 use leasehold::etcd::Etcd;
 use leasehold::mvcc::{Code, StoreError, TxnOp};
 use leasehold::runtime::Runtime;
-use leasehold::{DistributedLock, Embedded, Error, LockName, LossCause, Mutex, Revision, Session, Ttl};
+use leasehold::{
+    DistributedLock, Embedded, Error, EtcdExt, LockName, LossCause, Mutex, Revision, Session, Ttl,
+};
 use leasehold_testbed::{Dump, Seeded, join};
 
 use bent::{Bent, deletes, puts};
@@ -434,5 +436,116 @@ fn an_evicted_holds_late_removal_does_not_cost_the_next_attempt_its_key() {
         assert_eq!(new.ensure_held(Duration::ZERO), Ok(()));
         let other = Session::open(world.store.clone()).await.unwrap();
         assert!(Mutex::new(&other, name("a")).try_lock().await.unwrap().acquired().is_none(), "two hold it");
+    });
+}
+
+/// P2: who goes on would be given tokens that were given out before.
+#[test]
+fn a_restored_etcd_is_told_as_that_and_gives_no_lower_token_within_a_session() {
+    let mut world = World::new(1);
+    let restored = Arc::new(AtomicBool::new(false));
+    let backup = Embedded::new(world.runtime.clone(), Default::default());
+    world.bent.replaced = Some((restored.clone(), Arc::new(backup.clone())));
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent.clone(), 10).await;
+        let mutex = Mutex::new(&session, name("a"));
+        let distributed = DistributedLock::new(bent, "key", "token", Ttl::default()).unwrap();
+        for _ in 0..20 {
+            mutex.lock().await.unwrap().release().await.unwrap();
+        }
+        let guard = mutex.lock().await.unwrap();
+        assert!(distributed.try_lock().await.unwrap());
+        let fencing = distributed.fencing_token().unwrap();
+        restored.store(true, SeqCst);
+        assert_eq!(guard.lost().wait().await, LossCause::Restored);
+        assert_eq!(distributed.lost().unwrap().wait().await, LossCause::Restored);
+        for _ in 0..3 {
+            let error = mutex.lock().await.unwrap_err();
+            assert_eq!(error.loss(), Some(LossCause::Restored), "{error}");
+            assert!(error.to_string().contains("--bump-revision"), "{error}");
+            assert_eq!(distributed.try_lock().await.unwrap_err().loss(), Some(LossCause::Restored));
+            nap(&runtime, seconds(20)).await;
+        }
+        // Once its revisions are above all that were seen, no token can come twice.
+        for n in 0..200 {
+            backup.put("filler", n.to_string(), Default::default()).await.unwrap();
+        }
+        let next = mutex.lock().await.unwrap();
+        assert!(next.token() > guard.token());
+        assert!(distributed.try_lock().await.unwrap());
+        assert!(distributed.fencing_token().unwrap() > fencing);
+    });
+}
+
+/// P7: those who wait for one try share its failure.
+#[test]
+fn many_tries_on_one_distributed_lock_end_within_one_bound() {
+    let mut world = World::new(1);
+    let clock = world.runtime.clone();
+    world.bent.grant = Arc::new(move |_, _| {
+        let clock = clock.clone();
+        Box::pin(async move {
+            nap(&clock, seconds(5)).await;
+            Err(unknown())
+        })
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let lock = Arc::new(DistributedLock::new(bent, "key", "token", Ttl::default()).unwrap());
+        let began = runtime.now();
+        let tries: Vec<_> = (0..20)
+            .map(|_| {
+                let lock = lock.clone();
+                join(&*runtime, "try", async move { lock.try_lock().await })
+            })
+            .collect();
+        for tried in tries {
+            assert!(tried.await.is_err());
+        }
+        assert!(
+            runtime.now().since(began) <= seconds(10),
+            "the last ended after {:?}",
+            runtime.now().since(began)
+        );
+    });
+}
+
+#[test]
+fn closing_says_well_done_although_a_lost_guard_of_a_dead_lease_is_still_around() {
+    let mut world = World::new(1);
+    let cut = Arc::new(AtomicBool::new(false));
+    let (renewals, reads) = (cut.clone(), cut.clone());
+    world.bent.keep_alive = Arc::new(move |etcd, id| {
+        if renewals.load(SeqCst) {
+            Box::pin(std::future::ready(Err(unknown())))
+        } else {
+            etcd.lease_keep_alive(id)
+        }
+    });
+    world.bent.range = Arc::new(move |etcd, request| {
+        if reads.load(SeqCst) { Box::pin(std::future::ready(Err(unknown()))) } else { etcd.range(request) }
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent, 10).await;
+        let guard = Mutex::new(&session, name("a")).lock().await.unwrap();
+        cut.store(true, SeqCst);
+        nap(&runtime, seconds(120)).await;
+        cut.store(false, SeqCst);
+        Mutex::new(&session, name("b")).lock().await.unwrap().release().await.unwrap();
+        session.close().await.unwrap();
+        assert_eq!(guard.lost().cause(), Some(LossCause::Deadline));
+    });
+}
+
+#[test]
+fn a_session_under_which_no_lock_could_be_held_is_refused() {
+    let world = World::new(1);
+    let bent = world.bent.clone();
+    world.seeded.block_on(async {
+        let error = Session::builder(bent).max_hold(Duration::ZERO).open().await.unwrap_err();
+        assert!(error.to_string().contains("max_hold"), "{error}");
+        assert!(Dump::of_embedded(&world.store).is_empty(), "a lease was granted all the same");
     });
 }

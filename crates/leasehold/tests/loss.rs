@@ -220,3 +220,21 @@ async fn a_guard_of_a_server_that_is_gone_for_good_is_lost_and_every_call_ends(b
     soon("the close", session.close()).await.unwrap_or_default();
 }
 for_each_backend!(a_guard_of_a_server_that_is_gone_for_good_is_lost_and_every_call_ends, fresh);
+
+/// A restore from backup, the real one: revisions go back, and the lease, granted after the backup, is missing.
+async fn a_restore_from_backup_is_told_as_that_and_no_lower_token_is_given(backend: Backend) {
+    let Some(server) = backend.server() else { return };
+    backend.leaves_something();
+    let backup = server.backup();
+    let session = session(&backend, 10).await;
+    let mutex = Mutex::new(&session, backend.lock_name("restored"));
+    for _ in 0..20 {
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+    let guard = mutex.lock().await.unwrap();
+    server.restore_and_restart(&backup);
+    assert_eq!(soon("the loss", guard.lost().wait()).await, LossCause::Restored);
+    let error = soon("the lock", mutex.lock()).await.unwrap_err();
+    assert_eq!(error.loss(), Some(LossCause::Restored), "{error}");
+}
+for_each_backend!(a_restore_from_backup_is_told_as_that_and_no_lower_token_is_given, fresh);

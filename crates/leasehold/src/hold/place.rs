@@ -135,8 +135,11 @@ impl Place {
     /// # Cancel safety
     /// If the place is dropped with this future, the call is finished in the background and undone.
     pub(crate) async fn send(&mut self, txn: Txn) -> Result<TxnAnswer> {
+        let seen = self.lease.seen();
         self.stage = Stage::Sending(Exclusive::new(self.lease.etcd().txn(txn)));
-        self.answer().await
+        let answer = self.answer().await?;
+        self.lease.follow(seen, answer.header)?;
+        Ok(answer)
     }
 
     /// Waits for the answer to the call under way.

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::future::{Either, join, pending};
-use leasehold_mvcc::{Header, Instant, Key, RangeRequest, Txn};
+use leasehold_mvcc::{Instant, Key, RangeRequest, Txn};
 
 use super::grant::revoke;
-use super::lineage::Lineage;
 use super::{Lease, State, WATCH_AFTER, own_key, valid_until};
 use crate::error::{Error, Result};
 use crate::hold::{LossCause, place};
@@ -21,9 +20,9 @@ const PROBE: &str = "leasehold";
 /// How many doubtful keys one renewal removes: well below etcd's bound for a transaction.
 const DOUBTS_AT_ONCE: usize = 64;
 
-/// Keeps `lease` until its end. `granted` is the header of the grant's answer.
-pub(super) async fn keep(lease: Arc<Lease>, granted: Header) {
-    let cause = renew_until_the_end(&lease, granted).await;
+/// Keeps `lease` until its end.
+pub(super) async fn keep(lease: Arc<Lease>) {
+    let cause = renew_until_the_end(&lease).await;
     wind_down(&lease, cause).await;
     lease.done.cancel();
 }
@@ -39,13 +38,12 @@ enum Renewal {
     Over(LossCause),
 }
 
-async fn renew_until_the_end(lease: &Arc<Lease>, granted: Header) -> LossCause {
+async fn renew_until_the_end(lease: &Arc<Lease>) -> LossCause {
     let runtime = &**lease.runtime();
-    let mut lineage = Lineage::from(granted);
     let pace = (lease.granted / 60).max(Duration::from_millis(20));
     let backoff = || Backoff::new(pace, lease.granted / 6);
     let mut retry = backoff();
-    let mut renewing: Option<BoxFuture<'_, (Renewal, Lineage)>> = None;
+    let mut renewing: Option<BoxFuture<'_, Renewal>> = None;
     let mut not_before = Instant::ZERO;
     loop {
         let now = runtime.now();
@@ -55,7 +53,7 @@ async fn renew_until_the_end(lease: &Arc<Lease>, granted: Header) -> LossCause {
         };
         let renew_at = due.renew_at.max(not_before);
         if renewing.is_none() && now >= renew_at {
-            renewing = Some(Box::pin(renew(lease, lineage)));
+            renewing = Some(Box::pin(renew(lease)));
         }
         let wake = if renewing.is_none() { due.wake.min(renew_at) } else { due.wake };
         let renewal = async {
@@ -65,9 +63,8 @@ async fn renew_until_the_end(lease: &Arc<Lease>, granted: Header) -> LossCause {
             }
         };
         let stirred = race(lease.changed.notified(), runtime.sleep_until(wake));
-        let Either::Left((renewal, followed)) = race(renewal, stirred).await else { continue };
+        let Either::Left(renewal) = race(renewal, stirred).await else { continue };
         renewing = None;
-        lineage = followed;
         match renewal {
             Renewal::Renewed { sent, ttl } => {
                 lease.renewed(sent, ttl);
@@ -169,9 +166,9 @@ impl Lease {
 /// A member that was leader once, and does not know yet that it is not any more, answers a renewal that the cluster will
 /// not honour. So a read that goes through the whole cluster, sent no earlier than the renewal, must show that no newer
 /// term had begun.
-async fn renew(lease: &Lease, mut lineage: Lineage) -> (Renewal, Lineage) {
+async fn renew(lease: &Lease) -> Renewal {
     let runtime = &*lease.runtime;
-    let sent = runtime.now();
+    let (seen, sent) = (lease.seen(), runtime.now());
     let (probe, doubts) = lease.state.lock().probe();
     let confirm = async {
         if doubts.is_empty() {
@@ -186,28 +183,30 @@ async fn renew(lease: &Lease, mut lineage: Lineage) -> (Renewal, Lineage) {
     let both = join(lease.dedicated.lease_keep_alive(lease.id), confirm);
     let bound = (lease.granted / 6).max(Duration::from_millis(300));
     let Some((renewal, read)) = before(runtime, sent + bound, both).await else {
-        return (Renewal::Unknown { why: format!("no answer within {bound:?}") }, lineage);
+        return Renewal::Unknown { why: format!("no answer within {bound:?}") };
     };
-    let verdict = match (renewal, read) {
+    // First of all, whose answers these are: after a restore the lease is missing, too.
+    if let Ok(read) = &read
+        && let Err(cause) = lease.lineage.follow(seen, *read)
+    {
+        return Renewal::Over(cause);
+    }
+    match (renewal, read) {
         (Ok(renewal), _) if renewal.ttl <= 0 => confirm_gone(lease).await,
-        (Ok(renewal), Ok(read)) => match lineage.follow(read) {
-            Err(cause) => Renewal::Over(cause),
-            Ok(()) if renewal.header.cluster_id != read.cluster_id => {
-                Renewal::Over(LossCause::ClusterChanged)
-            }
-            Ok(()) if read.raft_term > renewal.header.raft_term => {
-                Renewal::Unknown { why: "the member that renewed it was not in the newest term".into() }
-            }
-            Ok(()) => {
-                // Never more than was granted: a server may answer nonsense while its leader changes.
-                let answered = Duration::from_secs(u64::try_from(renewal.ttl).unwrap_or(0));
-                Renewal::Renewed { sent, ttl: answered.min(lease.granted) }
-            }
-        },
+        (Ok(renewal), Ok(read)) if renewal.header.cluster_id != read.cluster_id => {
+            Renewal::Over(LossCause::ClusterChanged)
+        }
+        (Ok(renewal), Ok(read)) if read.raft_term > renewal.header.raft_term => {
+            Renewal::Unknown { why: "the member that renewed it was not in the newest term".into() }
+        }
+        (Ok(renewal), Ok(_)) => {
+            // Never more than was granted: a server may answer nonsense while its leader changes.
+            let answered = Duration::from_secs(u64::try_from(renewal.ttl).unwrap_or(0));
+            Renewal::Renewed { sent, ttl: answered.min(lease.granted) }
+        }
         (Err(Error::Closed { .. }), _) | (_, Err(Error::Closed { .. })) => Renewal::Over(LossCause::Closed),
         (Err(error), _) | (_, Err(error)) => Renewal::Unknown { why: error.to_string() },
-    };
-    (verdict, lineage)
+    }
 }
 
 /// A renewal was answered "no such lease". Some servers say so for a moment while they catch up (etcd#6978), so one

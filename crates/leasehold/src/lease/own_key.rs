@@ -55,8 +55,10 @@ async fn is_gone(lease: &Lease, key: &Key, created: Revision) -> bool {
         .otherwise(RangeRequest::key(key.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
     loop {
+        let seen = lease.seen();
         match lease.dedicated().txn(look.clone()).await {
-            Ok(answer) => return !answer.succeeded,
+            // One that is not of this history ends the lease, with its own cause.
+            Ok(answer) => return lease.follow(seen, answer.header).is_err() || !answer.succeeded,
             Err(error) if error.is_transient() => backoff.pause(&**lease.runtime()).await,
             Err(_) => return false,
         }

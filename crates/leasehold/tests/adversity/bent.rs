@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use futures_util::future::BoxFuture;
 use leasehold::etcd::{Call, Etcd, Updates};
@@ -17,6 +18,8 @@ type Bend<Q, A> = Arc<dyn Fn(&Arc<dyn Etcd>, Q) -> A + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Bent {
     inner: Arc<dyn Etcd>,
+    /// Another etcd that answers in its place from a time on.
+    pub(crate) replaced: Option<(Arc<AtomicBool>, Arc<dyn Etcd>)>,
     pub(crate) txn: Bend<Txn, Call<TxnAnswer>>,
     pub(crate) range: Bend<RangeRequest, Call<RangeAnswer>>,
     pub(crate) grant: Bend<LeaseGrantRequest, Call<LeaseGrantAnswer>>,
@@ -29,11 +32,22 @@ impl Bent {
     pub(crate) fn new(inner: Arc<dyn Etcd>) -> Self {
         Self {
             inner,
+            replaced: None,
             txn: Arc::new(|etcd, txn| etcd.txn(txn)),
             range: Arc::new(|etcd, request| etcd.range(request)),
             grant: Arc::new(|etcd, request| etcd.lease_grant(request)),
             keep_alive: Arc::new(|etcd, id| etcd.lease_keep_alive(id)),
             watch: Arc::new(|etcd, request| etcd.watch(request)),
+        }
+    }
+}
+
+impl Bent {
+    /// Who answers now.
+    fn now(&self) -> &Arc<dyn Etcd> {
+        match &self.replaced {
+            Some((replaced, other)) if replaced.load(SeqCst) => other,
+            _ => &self.inner,
         }
     }
 }
@@ -62,31 +76,31 @@ impl fmt::Debug for Bent {
 
 impl Etcd for Bent {
     fn range(&self, request: RangeRequest) -> Call<RangeAnswer> {
-        (self.range)(&self.inner, request)
+        (self.range)(self.now(), request)
     }
 
     fn txn(&self, txn: Txn) -> Call<TxnAnswer> {
-        (self.txn)(&self.inner, txn)
+        (self.txn)(self.now(), txn)
     }
 
     fn lease_grant(&self, request: LeaseGrantRequest) -> Call<LeaseGrantAnswer> {
-        (self.grant)(&self.inner, request)
+        (self.grant)(self.now(), request)
     }
 
     fn lease_keep_alive(&self, id: LeaseId) -> Call<KeepAliveAnswer> {
-        (self.keep_alive)(&self.inner, id)
+        (self.keep_alive)(self.now(), id)
     }
 
     fn lease_revoke(&self, id: LeaseId) -> Call<LeaseRevokeAnswer> {
-        self.inner.lease_revoke(id)
+        self.now().lease_revoke(id)
     }
 
     fn lease_time_to_live(&self, id: LeaseId, keys: bool) -> Call<LeaseTimeToLiveAnswer> {
-        self.inner.lease_time_to_live(id, keys)
+        self.now().lease_time_to_live(id, keys)
     }
 
     fn watch(&self, request: WatchRequest) -> Updates {
-        (self.watch)(&self.inner, request)
+        (self.watch)(self.now(), request)
     }
 
     fn close(&self) -> BoxFuture<'static, ()> {
