@@ -10,8 +10,8 @@ use crate::args::Taking;
 use crate::connect::Connection;
 use crate::exit::{Code, Failure};
 use crate::notice::Steps;
-use crate::race::{before, race};
 use crate::signals::Signals;
+use leasehold::runtime::{before, race};
 
 /// After how long a wait is worth a word about whom it is for.
 const WORTH_A_WORD: Duration = Duration::from_millis(100);

@@ -17,7 +17,7 @@ use nix::unistd::{AccessFlags, Pid, access};
 use tokio::process::{Child, Command};
 
 use crate::exit::{Code, Failure};
-use crate::race::before;
+use leasehold::runtime::before;
 
 /// How often an ending group is looked at: the kernel tells of a group's last process to nobody.
 const LOOK: Duration = Duration::from_millis(10);

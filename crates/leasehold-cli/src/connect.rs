@@ -12,9 +12,9 @@ use crate::args::Taking;
 use crate::exit::{Code, Failure};
 use crate::local::{self, Membership};
 use crate::notice::{self, Steps};
-use crate::race::{before, race};
 use crate::signals::Signals;
 use crate::site::Site;
+use leasehold::runtime::{before, race};
 
 /// How much longer than the library's own bound to wait: its answer says more than that time is up.
 const SLACK: Duration = Duration::from_millis(250);

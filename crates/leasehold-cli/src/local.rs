@@ -29,8 +29,8 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use crate::exit::{Code, Failure};
-use crate::race::before;
 use folder::Folder;
+use leasehold::runtime::before;
 
 /// How often a lock is tried that somebody is about to give back.
 const TRY: Duration = Duration::from_millis(2);

@@ -10,8 +10,8 @@ use crate::args::{LockArgs, program_name};
 use crate::connect::Connection;
 use crate::exit::{Code, Failure};
 use crate::notice::Steps;
-use crate::race::race;
 use crate::signals::Signals;
+use leasehold::runtime::race;
 
 pub(crate) async fn lock(args: &LockArgs) -> Result<Code, Failure> {
     let steps = Steps::new(args.taking.verbose);

@@ -26,7 +26,6 @@ mod floor;
 mod local;
 mod lock;
 mod notice;
-mod race;
 mod run;
 mod serve;
 mod signals;

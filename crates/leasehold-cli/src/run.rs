@@ -13,9 +13,9 @@ use crate::child::{self, Group};
 use crate::connect::Connection;
 use crate::exit::{Code, Failure};
 use crate::notice::{self, Steps};
-use crate::race::race;
 use crate::signals::Signals;
 use crate::terminal::{Stop, Terminal};
+use leasehold::runtime::race;
 
 pub(crate) async fn run(args: &RunArgs) -> Result<Code, Failure> {
     let program = args.command.first();

@@ -16,8 +16,8 @@ use crate::exit::{Code, Failure};
 use crate::floor::Floor;
 use crate::local::daemon;
 use crate::notice;
-use crate::race::race;
 use crate::signals::Signals;
+use leasehold::runtime::race;
 
 pub(crate) async fn serve(args: &ServeArgs) -> Result<Code, Failure> {
     if let Some(folder) = &args.local_daemon {

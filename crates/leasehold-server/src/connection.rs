@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::Arrival;
 use crate::face::{self, Face};
 use crate::listener::Socket;
-use crate::race::race;
+use leasehold::runtime::race;
 
 /// How often a silent client is asked whether it is still there, and how long it may take to say so. A client whose
 /// machine is gone sends no reset; its watches and queued lock calls end by this.

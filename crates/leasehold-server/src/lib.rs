@@ -56,9 +56,9 @@ mod face;
 mod line;
 mod listener;
 mod member;
-mod race;
 mod server;
 mod service;
+mod stopping;
 
 pub use activity::Activity;
 pub use address::Address;

@@ -17,7 +17,7 @@ use crate::connection;
 use crate::face::Face;
 use crate::listener::{BindError, Listener};
 use crate::member::Member;
-use crate::race::race;
+use leasehold::runtime::race;
 
 /// How long to wait before listening again when the system has no connection to give (no file descriptor is left, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

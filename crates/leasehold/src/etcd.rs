@@ -8,6 +8,16 @@
 //!
 //! All three pass one suite, `conformance` (feature `conformance`), and so should yours.
 
+/// Takes the answer that fits the question out of the enum of all.
+macro_rules! pick {
+    ($variant:ident) => {
+        |answer| match answer {
+            leasehold_mvcc::Answer::$variant(answer) => Some(answer),
+            _ => None,
+        }
+    };
+}
+
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod embedded;

@@ -31,8 +31,10 @@
 //!   no network for that and no free thread of yours.
 //! * **Nothing is left behind** by an attempt that fails, times out or is dropped at any await point.
 //!
-//! Whoever deletes the lock's key or revokes its lease by hand gives the lock away at once: then loss follows the deed,
-//! and only the token protects.
+//! Whoever deletes the lock's key or revokes its lease gives the lock away at once: then loss follows the deed, and only the
+//! token protects. That is mostly somebody's hand. But etcd does it too: a leader that was frozen for longer than the TTL
+//! may, when it wakes, still revoke leases that were renewed at its successor (etcd#12528, #15247; seen on 3.7.2: two
+//! guards valid for some milliseconds).
 //!
 //! # Where to look
 //! | for | see |

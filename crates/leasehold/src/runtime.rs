@@ -67,11 +67,11 @@ impl fmt::Debug for Task {
     }
 }
 
-/// The first of two futures to end; if both are ready, the first one named.
-pub(crate) async fn race<A, B>(
-    first: impl Future<Output = A>,
-    second: impl Future<Output = B>,
-) -> Either<A, B> {
+/// The first of two futures to end; if both are ready, the first one named, so that chance has no part in it.
+///
+/// # Cancel safety
+/// Dropped, it drops both; so is the slower one when the other has ended.
+pub async fn race<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> Either<A, B> {
     let (first, second) = (std::pin::pin!(first), std::pin::pin!(second));
     match select(first, second).await {
         Either::Left((a, _)) => Either::Left(a),
@@ -79,12 +79,11 @@ pub(crate) async fn race<A, B>(
     }
 }
 
-/// What `future` gives, or `None` if `at` comes first.
-pub(crate) async fn before<T>(
-    runtime: &dyn Runtime,
-    at: Instant,
-    future: impl Future<Output = T>,
-) -> Option<T> {
+/// What `future` gives, or `None` if `at` comes first, on the runtime's clock.
+///
+/// # Cancel safety
+/// Dropped, it drops `future`; so does the end of its time.
+pub async fn before<T>(runtime: &dyn Runtime, at: Instant, future: impl Future<Output = T>) -> Option<T> {
     match race(future, runtime.sleep_until(at)).await {
         Either::Left(value) => Some(value),
         Either::Right(()) => None,

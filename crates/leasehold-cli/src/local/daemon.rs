@@ -17,9 +17,9 @@ use super::{READY, TRY};
 use crate::duration::Span;
 use crate::exit::{Code, Failure};
 use crate::floor::Floor;
-use crate::race::race;
 use crate::serve::embedded;
 use crate::signals::Signals;
+use leasehold::runtime::race;
 
 /// How long the server stays without anybody to serve, if not a minute; for tests.
 pub(crate) const IDLE: &str = "LEASEHOLD_LOCAL_IDLE";

@@ -8,7 +8,7 @@ use leasehold_mvcc::{
 use tonic::Status;
 
 use super::{Line, LineLease, first_of};
-use crate::race::{stopped, unless_stopped};
+use crate::stopping::{stopped, unless_stopped};
 
 /// A place in a line. Dropping it gives it up, unless it is kept: the call that wanted it has ended.
 pub(crate) struct Place {

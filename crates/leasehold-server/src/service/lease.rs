@@ -10,7 +10,8 @@ use tonic::codegen::{BoxStream, async_trait};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::answer::{answer, message, status};
-use crate::race::{race, stopped};
+use crate::stopping::stopped;
+use leasehold::runtime::race;
 
 pub(crate) struct LeaseCalls {
     etcd: Embedded,

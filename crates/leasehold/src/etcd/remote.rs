@@ -155,15 +155,6 @@ impl Inner {
     }
 }
 
-macro_rules! pick {
-    ($variant:ident) => {
-        |answer| match answer {
-            Answer::$variant(answer) => Some(answer),
-            _ => None,
-        }
-    };
-}
-
 impl Etcd for Remote {
     fn range(&self, request: RangeRequest) -> Call<RangeAnswer> {
         self.call("read", Command::Range(request), pick!(Range))

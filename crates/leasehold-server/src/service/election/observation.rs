@@ -9,7 +9,7 @@ use leasehold_proto::pb::v3electionpb as pb;
 use tonic::Status;
 
 use crate::line::{Line, prefix_of};
-use crate::race::{stopped, unless_stopped};
+use crate::stopping::{stopped, unless_stopped};
 
 /// An observer's view of one election: the leader, each value it proclaims, and then the next leader.
 pub(super) struct Observation {

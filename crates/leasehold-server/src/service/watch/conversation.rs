@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::pieces::split;
-use crate::race::{race, stopped};
+use crate::stopping::stopped;
+use leasehold::runtime::race;
 
 pub(super) struct Conversation {
     control: WatchControl,
