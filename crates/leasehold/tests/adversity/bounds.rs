@@ -1,0 +1,174 @@
+//! Every call ends, and none asks without a pause.
+
+use super::*;
+
+/// P7: those who wait for one grant share its failure.
+#[test]
+fn many_calls_against_a_black_hole_all_end_within_one_bound() {
+    let mut world = World::new(1);
+    let hole = Arc::new(AtomicBool::new(false));
+    let silence = |clock: &Arc<dyn Runtime>| {
+        let clock = clock.clone();
+        async move {
+            nap(&clock, seconds(5)).await;
+            unknown()
+        }
+    };
+    let (swallowed, clock) = (hole.clone(), world.runtime.clone());
+    world.bent.grant = Arc::new(move |etcd, request| {
+        let (call, silence) = (etcd.lease_grant(request), silence(&clock));
+        if swallowed.load(SeqCst) { Box::pin(async move { Err(silence.await) }) } else { call }
+    });
+    let (swallowed, clock) = (hole.clone(), world.runtime.clone());
+    world.bent.keep_alive = Arc::new(move |etcd, id| {
+        let (call, silence) = (etcd.lease_keep_alive(id), silence(&clock));
+        if swallowed.load(SeqCst) { Box::pin(async move { Err(silence.await) }) } else { call }
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent, 10).await;
+        hole.store(true, SeqCst);
+        nap(&runtime, seconds(15)).await;
+        let began = runtime.now();
+        let tries: Vec<_> = (0..50)
+            .map(|_| {
+                let mutex = Mutex::new(&session, name("a"));
+                join(&*runtime, "try", async move { mutex.try_lock().await.map(drop) })
+            })
+            .collect();
+        for tried in tries {
+            assert!(tried.await.is_err());
+        }
+        assert!(
+            runtime.now().since(began) <= seconds(10),
+            "the last ended after {:?}",
+            runtime.now().since(began)
+        );
+    });
+}
+
+/// Renewals and reads go on, writes are refused: that is an answer, and it ends the call.
+#[test]
+fn a_try_against_an_etcd_without_space_ends_with_its_refusal() {
+    let mut world = World::new(1);
+    world.bent.txn = Arc::new(|etcd, txn| {
+        if puts(&txn) {
+            Box::pin(std::future::ready(Err(refused(Code::ResourceExhausted))))
+        } else {
+            etcd.txn(txn)
+        }
+    });
+    let bent = world.bent.clone();
+    world.seeded.block_on(async {
+        let session = open(bent, 10).await;
+        let error = Mutex::new(&session, name("a")).try_lock().await.unwrap_err();
+        assert_eq!(error.refusal().map(|no| no.code), Some(Code::ResourceExhausted), "{error}");
+    });
+}
+
+/// A watch that a gateway ends at once must not turn a wait into a stream of questions.
+#[test]
+fn a_wait_whose_watches_end_at_once_asks_now_and_then() {
+    let gateway = || Err(Error::Protocol { endpoint: "a gateway".into(), why: "no streams here".into() });
+    let compacted = || Err(Error::Compacted { compacted: Revision::new(3) });
+    for (distributed, kind) in [(false, 0), (false, 1), (true, 0), (true, 1), (true, 2)] {
+        let mut world = World::new(1);
+        let asked = Arc::new(AtomicU64::new(0));
+        world.bent.watch = Arc::new(move |_, _| match kind {
+            0 => futures_util::stream::empty().boxed(),
+            1 => futures_util::stream::once(async move { compacted() }).boxed(),
+            _ => futures_util::stream::once(async move { gateway() }).boxed(),
+        });
+        let (counted, clock) = (asked.clone(), world.runtime.clone());
+        world.bent.range = Arc::new(move |etcd, request| {
+            counted.fetch_add(1, SeqCst);
+            let (call, clock) = (etcd.range(request), clock.clone());
+            Box::pin(async move {
+                nap(&clock, Duration::from_millis(1)).await;
+                call.await
+            })
+        });
+        let (counted, clock) = (asked.clone(), world.runtime.clone());
+        world.bent.txn = Arc::new(move |etcd, txn| {
+            counted.fetch_add(1, SeqCst);
+            let (call, clock) = (etcd.txn(txn), clock.clone());
+            Box::pin(async move {
+                nap(&clock, Duration::from_millis(1)).await;
+                call.await
+            })
+        });
+        let (bent, runtime, store) = (world.bent.clone(), world.runtime.clone(), world.store.clone());
+        world.seeded.block_on(async {
+            let holding = Session::open(store.clone()).await.unwrap();
+            let _guard = Mutex::new(&holding, name("a")).lock().await.unwrap();
+            let theirs = DistributedLock::new(store, "key", "theirs", Ttl::default()).unwrap();
+            assert!(theirs.try_lock().await.unwrap());
+            let session = open(bent.clone(), 60).await;
+            let (mutex, ours) = (
+                Mutex::new(&session, name("a")),
+                DistributedLock::new(bent, "key", "ours", Ttl::default()).unwrap(),
+            );
+            let waiting = join(&*runtime, "waiting", async move {
+                if distributed { ours.lock().await } else { mutex.lock().await.map(drop) }
+            });
+            nap(&runtime, seconds(10)).await;
+            drop(waiting);
+            let asked = asked.load(SeqCst);
+            assert!(asked < 200, "distributed {distributed}, kind {kind}: {asked} questions in 10 s");
+        });
+    }
+}
+
+#[test]
+fn a_try_does_not_wait_behind_another_tasks_wait_on_the_same_handle() {
+    let world = World::new(1);
+    let runtime = world.runtime.clone();
+    world.seeded.block_on(async {
+        let lock = |token: &'static str| {
+            DistributedLock::new(world.store.clone(), "key", token, Ttl::default()).unwrap()
+        };
+        let (theirs, ours) = (lock("theirs"), Arc::new(lock("ours")));
+        assert!(theirs.try_lock().await.unwrap());
+        let waiting = ours.clone();
+        let waiter = join(&*runtime, "waiter", async move { waiting.lock().await });
+        nap(&runtime, seconds(1)).await;
+        let asked = runtime.now();
+        assert!(!ours.try_lock().await.unwrap());
+        assert_eq!(runtime.now(), asked, "it waited");
+        theirs.unlock().await.unwrap();
+        waiter.await.unwrap();
+    });
+}
+
+/// P7: those who wait for one try share its failure.
+#[test]
+fn many_tries_on_one_distributed_lock_end_within_one_bound() {
+    let mut world = World::new(1);
+    let clock = world.runtime.clone();
+    world.bent.grant = Arc::new(move |_, _| {
+        let clock = clock.clone();
+        Box::pin(async move {
+            nap(&clock, seconds(5)).await;
+            Err(unknown())
+        })
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let lock = Arc::new(DistributedLock::new(bent, "key", "token", Ttl::default()).unwrap());
+        let began = runtime.now();
+        let tries: Vec<_> = (0..20)
+            .map(|_| {
+                let lock = lock.clone();
+                join(&*runtime, "try", async move { lock.try_lock().await })
+            })
+            .collect();
+        for tried in tries {
+            assert!(tried.await.is_err());
+        }
+        assert!(
+            runtime.now().since(began) <= seconds(10),
+            "the last ended after {:?}",
+            runtime.now().since(began)
+        );
+    });
+}

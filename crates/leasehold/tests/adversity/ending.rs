@@ -1,0 +1,186 @@
+//! How sessions, leases and histories end.
+
+use super::*;
+
+/// One lost answer retires a lease; it is still the session's.
+#[test]
+fn a_closed_session_loses_the_guards_and_waits_on_its_earlier_leases_too() {
+    let mut world = World::new(1);
+    let lose = Arc::new(AtomicBool::new(false));
+    let once = lose.clone();
+    world.bent.txn = Arc::new(move |etcd, txn| {
+        let lost = puts(&txn) && once.swap(false, SeqCst);
+        let call = etcd.txn(txn);
+        Box::pin(async move {
+            let answer = call.await;
+            if lost { Err(unknown()) } else { answer }
+        })
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let holding = open(bent.clone(), 10).await;
+        let held = Mutex::new(&holding, name("held")).lock().await.unwrap();
+        let session = open(bent, 10).await;
+        let guard = Mutex::new(&session, name("a")).lock().await.unwrap();
+        lose.store(true, SeqCst);
+        let waiting = Mutex::new(&session, name("held"));
+        let waiter = join(&*runtime, "waiter", async move { waiting.lock().await });
+        nap(&runtime, seconds(1)).await;
+        let later = Mutex::new(&session, name("c")).lock().await.unwrap();
+        assert_ne!(guard.lease(), later.lease(), "the lost answer retired nothing: this run shows nothing");
+        session.close().await.unwrap();
+        for guard in [&guard, &later] {
+            assert_eq!(guard.lost().cause(), Some(LossCause::Closed));
+        }
+        held.release().await.unwrap();
+        assert_eq!(waiter.await.unwrap_err().loss(), Some(LossCause::Closed));
+    });
+}
+
+#[test]
+fn an_attempt_that_finds_its_lease_gone_goes_on_with_a_new_one() {
+    let world = World::new(1);
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent, 60).await;
+        for step in 0..3 {
+            world.store.lease_revoke(session.lease_id().unwrap()).await.unwrap();
+            let mutex = Mutex::new(&session, name("a"));
+            let guard = match step {
+                0 => mutex.lock().await.unwrap(),
+                1 => mutex.lock_timeout(seconds(5)).await.unwrap().unwrap(),
+                _ => mutex.try_lock().await.unwrap().acquired().unwrap(),
+            };
+            guard.release().await.unwrap();
+            nap(&runtime, seconds(1)).await;
+        }
+    });
+}
+
+/// What confirms a renewal is a read that the user may do.
+#[test]
+fn a_denied_attempt_does_not_cost_the_session_its_other_guards() {
+    let mut world = World::new(1);
+    let denied = || refused(Code::PermissionDenied);
+    world.bent.txn = Arc::new(move |etcd, txn| {
+        let secret = |op: &TxnOp| matches!(op, TxnOp::Put(put) if put.key.as_bytes().starts_with(b"secret"));
+        if txn.success.iter().any(secret) { Box::pin(async move { Err(denied()) }) } else { etcd.txn(txn) }
+    });
+    world.bent.range = Arc::new(move |etcd, request| {
+        let secret = request.range.start.as_bytes().starts_with(b"secret");
+        if secret { Box::pin(async move { Err(denied()) }) } else { etcd.range(request) }
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent, 10).await;
+        let guard = Mutex::new(&session, name("mine")).lock().await.unwrap();
+        assert!(Mutex::new(&session, name("secret")).lock().await.is_err());
+        nap(&runtime, seconds(30)).await;
+        assert_eq!(guard.ensure_held(Duration::ZERO), Ok(()));
+    });
+}
+
+#[test]
+fn a_lease_lost_by_deadline_is_revoked_once_its_last_guard_goes() {
+    let mut world = World::new(1);
+    let cut = Arc::new(AtomicBool::new(false));
+    let losing = cut.clone();
+    // Renewals are carried out and their answers lost: the server keeps the lease alive.
+    world.bent.keep_alive = Arc::new(move |etcd, id| {
+        let (call, lost) = (etcd.lease_keep_alive(id), losing.load(SeqCst));
+        Box::pin(async move {
+            let answer = call.await;
+            if lost { Err(unknown()) } else { answer }
+        })
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent, 60).await;
+        let guard = Mutex::new(&session, name("a")).lock().await.unwrap();
+        cut.store(true, SeqCst);
+        assert_eq!(guard.lost().wait().await, LossCause::Deadline);
+        cut.store(false, SeqCst);
+        drop(guard);
+        nap(&runtime, seconds(5)).await;
+        let left = Dump::of_embedded(&world.store);
+        assert!(left.is_empty(), "{left}");
+    });
+}
+
+/// P2: who goes on would be given tokens that were given out before.
+#[test]
+fn a_restored_etcd_is_told_as_that_and_gives_no_lower_token_within_a_session() {
+    let mut world = World::new(1);
+    let restored = Arc::new(AtomicBool::new(false));
+    let backup = Embedded::new(world.runtime.clone(), Default::default());
+    world.bent.replaced = Some((restored.clone(), Arc::new(backup.clone())));
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent.clone(), 10).await;
+        let mutex = Mutex::new(&session, name("a"));
+        let distributed = DistributedLock::new(bent, "key", "token", Ttl::default()).unwrap();
+        for _ in 0..20 {
+            mutex.lock().await.unwrap().release().await.unwrap();
+        }
+        let guard = mutex.lock().await.unwrap();
+        assert!(distributed.try_lock().await.unwrap());
+        let fencing = distributed.fencing_token().unwrap();
+        restored.store(true, SeqCst);
+        assert_eq!(guard.lost().wait().await, LossCause::Restored);
+        assert_eq!(distributed.lost().unwrap().wait().await, LossCause::Restored);
+        for _ in 0..3 {
+            let error = mutex.lock().await.unwrap_err();
+            assert_eq!(error.loss(), Some(LossCause::Restored), "{error}");
+            assert!(error.to_string().contains("--bump-revision"), "{error}");
+            assert_eq!(distributed.try_lock().await.unwrap_err().loss(), Some(LossCause::Restored));
+            nap(&runtime, seconds(20)).await;
+        }
+        // Once its revisions are above all that were seen, no token can come twice.
+        for n in 0..200 {
+            backup.put("filler", n.to_string(), Default::default()).await.unwrap();
+        }
+        let next = mutex.lock().await.unwrap();
+        assert!(next.token() > guard.token());
+        assert!(distributed.try_lock().await.unwrap());
+        assert!(distributed.fencing_token().unwrap() > fencing);
+    });
+}
+
+#[test]
+fn closing_says_well_done_although_a_lost_guard_of_a_dead_lease_is_still_around() {
+    let mut world = World::new(1);
+    let cut = Arc::new(AtomicBool::new(false));
+    let (renewals, reads) = (cut.clone(), cut.clone());
+    world.bent.keep_alive = Arc::new(move |etcd, id| {
+        if renewals.load(SeqCst) {
+            Box::pin(std::future::ready(Err(unknown())))
+        } else {
+            etcd.lease_keep_alive(id)
+        }
+    });
+    world.bent.range = Arc::new(move |etcd, request| {
+        if reads.load(SeqCst) { Box::pin(std::future::ready(Err(unknown()))) } else { etcd.range(request) }
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent, 10).await;
+        let guard = Mutex::new(&session, name("a")).lock().await.unwrap();
+        cut.store(true, SeqCst);
+        nap(&runtime, seconds(120)).await;
+        cut.store(false, SeqCst);
+        Mutex::new(&session, name("b")).lock().await.unwrap().release().await.unwrap();
+        session.close().await.unwrap();
+        assert_eq!(guard.lost().cause(), Some(LossCause::Deadline));
+    });
+}
+
+#[test]
+fn a_session_under_which_no_lock_could_be_held_is_refused() {
+    let world = World::new(1);
+    let bent = world.bent.clone();
+    world.seeded.block_on(async {
+        let error = Session::builder(bent).max_hold(Duration::ZERO).open().await.unwrap_err();
+        assert!(error.to_string().contains("max_hold"), "{error}");
+        assert!(Dump::of_embedded(&world.store).is_empty(), "a lease was granted all the same");
+    });
+}
