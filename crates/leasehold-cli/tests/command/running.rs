@@ -177,15 +177,7 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let stage = Stage::new();
     let script =
         "trap '' HUP; exec \"$0\" run --local demo -- sh -c 'kill -HUP $$; echo still here; read line'";
-    let mut command = stage.leasehold::<&str>([]);
-    let mut shell = std::process::Command::new("sh");
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    command = shell;
+    let mut command = stage.program("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_leasehold")]);
     let mut running = crate::stage::Running::start(command);
     assert_eq!(running.line(), "still here");

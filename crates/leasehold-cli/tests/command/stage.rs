@@ -36,9 +36,19 @@ impl Stage {
         self.scratch.path().join(name)
     }
 
-    /// The binary, with nothing of the environment that could lead it elsewhere.
+    /// The binary on this stage.
     pub(crate) fn leasehold<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_leasehold"));
+        command.args(args);
+        command
+    }
+
+    /// A program with nothing of the environment that could lead the binary elsewhere, and with no signal ignored
+    /// from the start: a job in the background of a script ignores INT and QUIT, and its children keep that. (`env`
+    /// becomes the program: the process is the same.)
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = Command::new("env");
+        command.args(["--default-signal", program]);
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy();
             if ["ETCDCTL_", "LEASEHOLD_", "ETCD_LOCK_", "XDG_"].iter().any(|ours| name.starts_with(ours)) {
@@ -48,7 +58,6 @@ impl Stage {
         command.env("XDG_RUNTIME_DIR", self.scratch.path());
         command.env("XDG_STATE_HOME", self.scratch.path().join("state"));
         command.env("LEASEHOLD_LOCAL_IDLE", "3s");
-        command.args(args);
         command
     }
 

@@ -13,14 +13,7 @@ fn at_terminal(stage: &Stage, script: &str) -> Option<Running> {
     let file = stage.path("scene.sh");
     let bin = env!("CARGO_BIN_EXE_leasehold");
     std::fs::write(&file, script.replace("LEASEHOLD", bin)).unwrap();
-    let ours = stage.leasehold::<&str>([]);
-    let mut command = Command::new("script");
-    for (name, value) in ours.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let mut command = stage.program("script");
     command.args(["-qefc", &format!("bash -i {}", file.display()), "/dev/null"]);
     Some(Running::start(command))
 }
