@@ -9,7 +9,6 @@
 //! | a network link that can be cut | [`Proxy`] |
 //! | a process that holds a lock and can be killed | [`Holder`] |
 //! | a bad network in front of any backend | [`Lossy`] |
-//! | a run that one seed decides, on virtual time | [`Seeded`] |
 //! | never two inside, tokens only rise | [`Witness`], [`WitnessFile`] |
 //! | nothing left behind | [`Dump`], [`Tracked`] |
 //! | which real parts a run had | [`requirement`] |
@@ -44,7 +43,6 @@ pub mod lossy;
 pub mod ports;
 pub mod proxy;
 pub mod requirement;
-pub mod seeded;
 pub mod tracked;
 pub mod witness;
 
@@ -61,6 +59,5 @@ pub use lock_service::LockService;
 pub use lossy::{Faults, Injected, Lossy, Rates};
 pub use proxy::Proxy;
 pub use requirement::Part;
-pub use seeded::{Seeded, SeededHandle};
 pub use tracked::Tracked;
 pub use witness::{Inside, Turn, Witness, WitnessFile};

@@ -1,6 +1,6 @@
 //! An etcd behind a bad network: any backend, with requests and answers lost, late and delayed, and watches broken.
 //!
-//! Chance is the backend's runtime's, so on a [`Seeded`](crate::Seeded) runtime the faults replay too. Whatever is
+//! Chance is the backend's runtime's, so on a seeded runtime the faults replay too. Whatever is
 //! done here keeps to what [`Etcd`] promises: a caller that errs under these faults would err on a real network.
 
 mod watch;

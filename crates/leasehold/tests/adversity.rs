@@ -28,7 +28,8 @@ use leasehold::runtime::Runtime;
 use leasehold::{
     DistributedLock, Embedded, Error, EtcdExt, LockName, LossCause, Mutex, Revision, Session, Ttl,
 };
-use leasehold_testbed::{Dump, Seeded, join};
+use leasehold_sim::Seeded;
+use leasehold_testbed::{Dump, join};
 
 use bent::{Bent, deletes, puts};
 

@@ -19,7 +19,8 @@ use leasehold::etcd::Etcd;
 use leasehold::mvcc::{PutRequest, Txn};
 use leasehold::runtime::Runtime;
 use leasehold::{DistributedLock, Embedded, LockName, Mutex, Session, Ttl};
-use leasehold_testbed::{Dump, Lossy, Rates, Seeded, join};
+use leasehold_sim::Seeded;
+use leasehold_testbed::{Dump, Lossy, Rates, join};
 
 /// All that a dropped call may take to be cleaned up: late requests and retries. Much shorter than a lease lives, which
 /// would clean up after anybody.

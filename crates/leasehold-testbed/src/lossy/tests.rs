@@ -7,7 +7,7 @@ use leasehold_mvcc::{KeyRange, Revision};
 
 use super::*;
 use crate::join::join;
-use crate::seeded::Seeded;
+use leasehold_sim::Seeded;
 
 fn with_faults<F: Future>(seed: u64, test: impl FnOnce(Lossy, Embedded) -> F) -> F::Output {
     let seeded = Seeded::new(seed);

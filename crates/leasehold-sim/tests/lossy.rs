@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold::runtime::Runtime;
 use leasehold::{Embedded, Error, Mutex, Session, Ttl};
-use leasehold_testbed::{Dump, Injected, Lossy, Rates, Seeded, SeededHandle, Witness, join};
+use leasehold_sim::{Seeded, SeededHandle};
+use leasehold_testbed::{Dump, Injected, Lossy, Rates, Witness, join};
 
 const CONTENDERS: usize = 4;
 const TURNS: usize = 5;

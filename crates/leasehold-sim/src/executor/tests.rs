@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Notify;
 
 use super::*;
-use crate::join::join;
+use leasehold_testbed::join;
 
 /// Tasks that sleep for times they draw, and notes of the order in which they wake.
 fn run(seed: u64) -> (u64, Vec<String>) {
