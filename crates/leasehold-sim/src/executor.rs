@@ -4,28 +4,35 @@
 //! seed; time stands still while any is, then leaps to the next timer. So a simulated hour takes a moment, rare orders
 //! of events come up often, and the same seed gives the same run to the last poll: compare [`Seeded::trace_hash`].
 //!
-//! That holds for code whose only doors to the world are a [`Runtime`] and a backend on the same one. A wake-up from
+//! A world may have several [`Node`]s: machines with clocks of their own that can be paused, put to sleep and killed.
+//!
+//! All that holds for code whose only doors to the world are a [`Runtime`] and a backend on the same one. A wake-up from
 //! another thread is noticed and ends the run with a panic.
 
+mod clock;
+mod core;
+mod node;
 mod random;
 mod timer;
 mod trace;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, ThreadId};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use leasehold::runtime::{Instant, Runtime, Task};
 
-use random::Random;
-use timer::{Sleep, Timers};
-use trace::Trace;
+pub use clock::ClockError;
+use core::{Core, Duty};
+pub use node::Node;
+use node::{NodeId, NodeState};
+pub use random::Random;
+use timer::Sleep;
 
 /// Polls at one instant after which a run is taken to turn in circles.
 const RESTLESS: u64 = 1_000_000;
@@ -42,24 +49,9 @@ pub struct Seeded {
 impl Seeded {
     /// An executor at virtual time zero.
     pub fn new(seed: u64) -> Self {
-        let core = Core {
-            state: Mutex::new(State {
-                now: Instant::ZERO,
-                // Two streams, so that what tasks draw does not depend on what is picked, nor the other way round.
-                picks: Random::new(seed),
-                draws: Random::new(!seed),
-                tasks: BTreeMap::new(),
-                next_task: 0,
-                ready: Vec::new(),
-                timers: Timers::default(),
-                trace: Trace::default(),
-                polls_now: 0,
-                woken_from: None,
-                closed: false,
-            }),
-            thread: thread::current().id(),
-        };
-        Self { seed, limit: Duration::from_secs(24 * 3600), core: Arc::new(core) }
+        // Streams apart, so that what tasks draw does not depend on what is picked, nor the other way round.
+        let world = NodeState::new("world".to_owned(), ClockError::NONE, Random::new(!seed));
+        Self { seed, limit: Duration::from_secs(24 * 3600), core: Arc::new(Core::new(seed, world)) }
     }
 
     /// The same with another end: a run that is not over by this virtual time panics. The default is a day.
@@ -74,17 +66,17 @@ impl Seeded {
         self.seed
     }
 
-    /// It as a runtime.
+    /// The world's own runtime, on true time.
     pub fn handle(&self) -> Arc<dyn Runtime> {
         Arc::new(self.notes())
     }
 
-    /// It as a runtime that also takes notes.
+    /// The same, which also takes notes.
     pub fn notes(&self) -> SeededHandle {
-        SeededHandle { core: self.core.clone() }
+        SeededHandle { core: self.core.clone(), node: NodeId::WORLD }
     }
 
-    /// Virtual time.
+    /// Virtual time, which is true time.
     pub fn now(&self) -> Instant {
         self.core.lock().now
     }
@@ -101,7 +93,7 @@ impl Seeded {
 
     /// The names of the tasks that have not ended.
     pub fn tasks(&self) -> Vec<&'static str> {
-        self.core.lock().tasks.values().map(|slot| slot.name).collect()
+        self.core.lock().task_names(|_| true)
     }
 
     /// Runs until `future` ends. It is a task like the others, named `main`. The others stay for the next call.
@@ -112,7 +104,7 @@ impl Seeded {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _report = Report(self);
         let mut future = pin!(future);
-        let (main, waker) = self.core.add("main", None);
+        let (main, waker) = self.core.add(NodeId::WORLD, Duty::Library, "main", None);
         loop {
             let Some((id, waker_of, task)) = self.next_step() else { continue };
             if id == main {
@@ -136,10 +128,10 @@ impl Seeded {
             drop(state);
             panic!("the task {name} was woken from another thread: this run cannot be replayed");
         }
-        if state.ready.is_empty() {
-            let due = state.timers.next_due();
+        let Some(id) = state.pick() else {
+            let due = state.next_due();
             let stuck = match due {
-                None => Some("nothing is ready and no timer is set".to_owned()),
+                None | Some(Instant::NEVER) => Some("nothing is ready and no timer is set".to_owned()),
                 Some(due) if due > Instant::ZERO + self.limit => {
                     Some(format!("not over by {:?}", self.limit))
                 }
@@ -153,12 +145,11 @@ impl Seeded {
             }
             state.now = due.unwrap_or_default().max(state.now);
             state.polls_now = 0;
-            let now = state.now;
-            let wakers = state.timers.take_due(now);
+            let wakers = state.take_due();
             drop(state);
             wakers.into_iter().for_each(Waker::wake);
             return None;
-        }
+        };
         state.polls_now += 1;
         if state.polls_now > RESTLESS {
             let waiting = state.waiting();
@@ -167,12 +158,8 @@ impl Seeded {
                 "{RESTLESS} polls without time going on: some task turns in circles. All tasks:\n{waiting}"
             );
         }
-        let ready = state.ready.len();
-        let pick = state.picks.below(ready);
-        let id = state.ready.swap_remove(pick);
         let now = state.now;
         let slot = state.tasks.get_mut(&id)?;
-        slot.queued = false;
         if slot.stopped {
             // Stopped at its await point: dropped here, from the executor, as on a real one.
             let stopped = state.tasks.remove(&id);
@@ -186,6 +173,16 @@ impl Seeded {
         let step = (id, slot.waker.clone(), slot.future.take());
         state.trace.poll(now, name, id, polls);
         Some(step)
+    }
+
+    /// A machine of its own.
+    pub fn node(&self, name: impl Into<String>, clock: ClockError) -> Node {
+        let mut state = self.core.lock();
+        let id = NodeId(state.nodes.len());
+        let draws = Random::new((!state.seed).wrapping_add((id.0 as u64) << 32));
+        state.nodes.push(NodeState::new(name.into(), clock, draws));
+        drop(state);
+        Node::new(self.core.clone(), id)
     }
 }
 
@@ -219,123 +216,11 @@ impl Drop for Report<'_> {
     }
 }
 
-struct Core {
-    state: Mutex<State>,
-    thread: ThreadId,
-}
-
-struct State {
-    now: Instant,
-    picks: Random,
-    draws: Random,
-    tasks: BTreeMap<u64, Slot>,
-    next_task: u64,
-    ready: Vec<u64>,
-    timers: Timers,
-    trace: Trace,
-    polls_now: u64,
-    /// The task that another thread woke.
-    woken_from: Option<&'static str>,
-    closed: bool,
-}
-
-struct Slot {
-    name: &'static str,
-    /// Away while it is polled; always away for `main`.
-    future: Option<BoxFuture<'static, ()>>,
-    waker: Waker,
-    queued: bool,
-    stopped: bool,
-    polls: u64,
-    polled_at: Instant,
-}
-
-impl State {
-    fn queue(&mut self, id: u64) {
-        if let Some(slot) = self.tasks.get_mut(&id).filter(|slot| !slot.queued) {
-            slot.queued = true;
-            self.ready.push(id);
-        }
-    }
-
-    fn waiting(&self) -> String {
-        let line = |slot: &Slot| {
-            let at = slot.polled_at.since(Instant::ZERO);
-            format!("  {}: polled {} times, last at {at:?}", slot.name, slot.polls)
-        };
-        self.tasks.values().map(line).collect::<Vec<_>>().join("\n")
-    }
-}
-
-impl Core {
-    /// Never held while a future is polled or dropped, or a waker woken.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(self: &Arc<Self>, name: &'static str, future: Option<BoxFuture<'static, ()>>) -> (u64, Waker) {
-        let mut state = self.lock();
-        let id = state.next_task;
-        state.next_task += 1;
-        let waker = Waker::from(Arc::new(TaskWaker { id, core: Arc::downgrade(self) }));
-        if state.closed {
-            drop(state);
-            drop(future);
-            return (id, waker);
-        }
-        let polled_at = state.now;
-        let slot =
-            Slot { name, future, waker: waker.clone(), queued: false, stopped: false, polls: 0, polled_at };
-        state.tasks.insert(id, slot);
-        state.queue(id);
-        (id, waker)
-    }
-
-    /// Keeps a polled task for its next poll, or gives it back to be dropped if it has ended.
-    fn put_back(&self, id: u64, task: BoxFuture<'static, ()>, ended: bool) -> Option<BoxFuture<'static, ()>> {
-        let mut state = self.lock();
-        if ended {
-            state.tasks.remove(&id);
-            return Some(task);
-        }
-        match state.tasks.get_mut(&id) {
-            Some(slot) => {
-                slot.future = Some(task);
-                None
-            }
-            None => Some(task),
-        }
-    }
-
-    fn stop(&self, id: u64) {
-        let mut state = self.lock();
-        if let Some(slot) = state.tasks.get_mut(&id) {
-            slot.stopped = true;
-            state.queue(id);
-        }
-    }
-}
-
-struct TaskWaker {
-    id: u64,
-    core: Weak<Core>,
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        let Some(core) = self.core.upgrade() else { return };
-        let mut state = core.lock();
-        if thread::current().id() != core.thread {
-            state.woken_from = state.tasks.get(&self.id).map(|slot| slot.name).or(state.woken_from);
-        }
-        state.queue(self.id);
-    }
-}
-
-/// A [`Seeded`] as its tasks see it.
+/// A [`Seeded`] as the tasks of one node see it.
 #[derive(Clone)]
 pub struct SeededHandle {
     core: Arc<Core>,
+    node: NodeId,
 }
 
 impl SeededHandle {
@@ -345,23 +230,14 @@ impl SeededHandle {
         let now = state.now;
         state.trace.note(now, &line.to_string());
     }
-}
 
-impl Runtime for SeededHandle {
-    fn now(&self) -> Instant {
+    /// True time, whatever the node's clock shows.
+    pub fn true_now(&self) -> Instant {
         self.core.lock().now
     }
 
-    fn wall_clock(&self) -> SystemTime {
-        UNIX_EPOCH + EPOCH + self.now().since(Instant::ZERO)
-    }
-
-    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(Sleep::new(self.core.clone(), at))
-    }
-
-    fn spawn(&self, name: &'static str, task: BoxFuture<'static, ()>) -> Task {
-        let (id, _) = self.core.add(name, Some(task));
+    fn start(&self, duty: Duty, name: &'static str, task: BoxFuture<'static, ()>) -> Task {
+        let (id, _) = self.core.add(self.node, duty, name, Some(task));
         let core = Arc::downgrade(&self.core);
         Task::new(move || {
             if let Some(core) = core.upgrade() {
@@ -369,13 +245,31 @@ impl Runtime for SeededHandle {
             }
         })
     }
+}
+
+impl Runtime for SeededHandle {
+    fn now(&self) -> Instant {
+        self.core.lock().node_time(self.node)
+    }
+
+    fn wall_clock(&self) -> SystemTime {
+        UNIX_EPOCH + EPOCH + self.now().since(Instant::ZERO)
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(Sleep::new(self.core.clone(), self.node, at))
+    }
+
+    fn spawn(&self, name: &'static str, task: BoxFuture<'static, ()>) -> Task {
+        self.start(Duty::Library, name, task)
+    }
 
     fn spawn_dedicated(&self, name: &'static str, task: BoxFuture<'static, ()>) -> Task {
-        self.spawn(name, task)
+        self.start(Duty::Library, name, task)
     }
 
     fn random_u64(&self) -> u64 {
-        self.core.lock().draws.next()
+        self.core.lock().nodes[self.node.0].draws.next()
     }
 }
 

@@ -11,4 +11,4 @@ pub mod check;
 pub mod executor;
 pub mod history;
 
-pub use executor::{Seeded, SeededHandle};
+pub use executor::{ClockError, Node, Random, Seeded, SeededHandle};

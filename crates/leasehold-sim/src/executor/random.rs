@@ -1,14 +1,18 @@
 //! Chance out of a seed: SplitMix64, as published by Steele, Lea and Flood.
 
-#[derive(Debug)]
-pub(super) struct Random(u64);
+/// A stream of numbers that its seed decides.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    /// The next number.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -17,7 +21,7 @@ impl Random {
     }
 
     /// A number below `bound`, which is small: the bias is far below anything seen here.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 }

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "a test of virtual time needs a real clock and a real thread")]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::Notify;
@@ -113,7 +115,9 @@ fn a_dropped_task_stops_and_lets_go_of_what_it_owns() {
 }
 
 #[test]
-#[should_panic(expected = "nothing is ready and no timer is set. Who waits:\n  waiter: polled 1 times")]
+#[should_panic(
+    expected = "nothing is ready and no timer is set. Who waits:\n  world: waiter: polled 1 times"
+)]
 fn a_deadlock_names_who_waits() {
     let seeded = Seeded::new(4);
     let runtime = seeded.handle();
@@ -153,4 +157,115 @@ fn a_wake_up_from_another_thread_is_noticed() {
         thread::spawn(move || waker.wake()).join().unwrap();
         Poll::<()>::Pending
     }));
+}
+
+/// A node whose program ticks every second of its own time, and what true time it was at each tick.
+fn ticking(seeded: &Seeded, clock: ClockError) -> (Node, Arc<std::sync::Mutex<Vec<u64>>>) {
+    let (node, ticks) = (seeded.node("node", clock), Arc::new(std::sync::Mutex::new(Vec::new())));
+    let (own, seen) = (node.notes(), ticks.clone());
+    let tick = async move {
+        loop {
+            own.sleep_until(own.now() + Duration::from_secs(1)).await;
+            seen.lock().unwrap().push(own.true_now().since(Instant::ZERO).as_secs());
+        }
+    };
+    node.spawn("tick", tick).detach();
+    (node, ticks)
+}
+
+async fn until(runtime: &Arc<dyn Runtime>, seconds: u64) {
+    runtime.sleep_until(Instant::ZERO + Duration::from_secs(seconds)).await;
+}
+
+#[test]
+fn a_node_lives_by_its_own_clock() {
+    let seeded = Seeded::new(1);
+    let (_node, ticks) = ticking(&seeded, ClockError { ppm: -500_000, ..ClockError::NONE });
+    let world = seeded.handle();
+    seeded.block_on(until(&world, 9));
+    assert_eq!(*ticks.lock().unwrap(), [2, 4, 6, 8]);
+}
+
+#[test]
+fn a_paused_node_does_nothing_and_then_finds_its_clock_gone_on() {
+    let seeded = Seeded::new(1);
+    let (node, ticks) = ticking(&seeded, ClockError::NONE);
+    let world = seeded.handle();
+    seeded.block_on(async {
+        until(&world, 3).await;
+        node.pause();
+        until(&world, 7).await;
+        assert_eq!(node.now(), Instant::ZERO + Duration::from_secs(7));
+        node.resume();
+        until(&world, 9).await;
+    });
+    assert!(ticks.lock().unwrap().starts_with(&[1, 2]));
+    assert!(ticks.lock().unwrap().ends_with(&[7, 8]) || ticks.lock().unwrap().ends_with(&[7, 8, 9]));
+}
+
+#[test]
+fn a_clock_that_stops_in_suspension_wakes_with_the_time_of_before() {
+    let seeded = Seeded::new(1);
+    let (node, _) = ticking(&seeded, ClockError { stops_in_suspension: true, ..ClockError::NONE });
+    let world = seeded.handle();
+    seeded.block_on(async {
+        until(&world, 3).await;
+        node.suspend();
+        until(&world, 7).await;
+        node.wake();
+        until(&world, 8).await;
+    });
+    assert_eq!(node.now(), Instant::ZERO + Duration::from_secs(4));
+}
+
+#[test]
+fn a_blocked_program_leaves_the_library_running() {
+    let seeded = Seeded::new(1);
+    let (node, ticks) = ticking(&seeded, ClockError::NONE);
+    let (world, library) = (seeded.handle(), Arc::new(AtomicU32::new(0)));
+    let (own, count) = (node.runtime(), library.clone());
+    let work = async move {
+        loop {
+            own.sleep_until(own.now() + Duration::from_secs(1)).await;
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    node.runtime().spawn_dedicated("library", Box::pin(work)).detach();
+    node.block();
+    seeded.block_on(until(&world, 5));
+    assert!(ticks.lock().unwrap().is_empty());
+    assert!(library.load(Ordering::Relaxed) >= 4);
+    node.unblock();
+    seeded.block_on(until(&world, 7));
+    assert_eq!(ticks.lock().unwrap()[0], 6);
+}
+
+#[test]
+fn a_killed_node_does_not_even_tidy_up() {
+    struct SpawnsWhenDropped(Arc<dyn Runtime>, Arc<AtomicU32>);
+    impl Drop for SpawnsWhenDropped {
+        fn drop(&mut self) {
+            let count = self.1.clone();
+            let tidy = async move {
+                count.fetch_add(1, Ordering::Relaxed);
+            };
+            self.0.spawn_dedicated("tidy up", Box::pin(tidy)).detach();
+        }
+    }
+    let seeded = Seeded::new(1);
+    let (node, tidied) = (seeded.node("node", ClockError::NONE), Arc::new(AtomicU32::new(0)));
+    let owned = SpawnsWhenDropped(node.runtime(), tidied.clone());
+    let held = async move {
+        let _owned = owned;
+        std::future::pending::<()>().await;
+    };
+    node.spawn("holder", held).detach();
+    let world = seeded.handle();
+    seeded.block_on(async {
+        until(&world, 1).await;
+        node.kill();
+        until(&world, 2).await;
+    });
+    assert!(node.is_dead() && node.tasks().is_empty());
+    assert_eq!(tidied.load(Ordering::Relaxed), 0);
 }

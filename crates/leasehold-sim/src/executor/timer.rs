@@ -1,4 +1,4 @@
-//! Timers on virtual time.
+//! Timers on a node's own time.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use leasehold::runtime::Instant;
 
-use super::Core;
+use super::core::Core;
+use super::node::NodeId;
 
 /// The timers that are set, in the order in which they are due; those due at once in the order in which they were set.
 #[derive(Default)]
@@ -34,13 +35,14 @@ impl Timers {
 /// A sleep. It takes its timer with it when dropped.
 pub(super) struct Sleep {
     core: Arc<Core>,
+    node: NodeId,
     at: Instant,
     timer: Option<u64>,
 }
 
 impl Sleep {
-    pub(super) fn new(core: Arc<Core>, at: Instant) -> Self {
-        Self { core, at, timer: None }
+    pub(super) fn new(core: Arc<Core>, node: NodeId, at: Instant) -> Self {
+        Self { core, node, at, timer: None }
     }
 }
 
@@ -50,16 +52,17 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let core = self.core.clone();
         let mut state = core.lock();
-        if state.now >= self.at {
+        if state.node_time(self.node) >= self.at {
             return Poll::Ready(());
         }
         // A sleep without end sets no timer, or a deadlock would pass for a long wait.
         if self.at < Instant::NEVER {
+            let timers = &mut state.nodes[self.node.0].timers;
             let timer = *self.timer.get_or_insert_with(|| {
-                state.timers.next += 1;
-                state.timers.next
+                timers.next += 1;
+                timers.next
             });
-            state.timers.set.insert((self.at, timer), context.waker().clone());
+            timers.set.insert((self.at, timer), context.waker().clone());
         }
         Poll::Pending
     }
@@ -68,7 +71,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            self.core.lock().timers.set.remove(&(self.at, timer));
+            self.core.lock().nodes[self.node.0].timers.set.remove(&(self.at, timer));
         }
     }
 }
