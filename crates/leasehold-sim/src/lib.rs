@@ -8,6 +8,7 @@
 )]
 
 pub mod check;
+pub mod cluster;
 pub mod executor;
 pub mod history;
 
