@@ -207,6 +207,11 @@ impl State {
         !member.dead && member.frozen == 0 && member.isolated == 0
     }
 
+    /// Whether this member has heard of the last election.
+    fn is_aware(&self, at: usize) -> bool {
+        self.members[at].term == self.term
+    }
+
     /// The leader, if it leads a quorum that is well.
     fn working_leader(&self) -> Option<usize> {
         let leader = self.leader.filter(|leader| self.is_well(*leader))?;
@@ -227,7 +232,7 @@ impl State {
 
     /// Has a member apply all it can know of.
     fn catch_up(&mut self, at: usize) {
-        if self.is_well(at) && !self.members[at].lagging {
+        if self.is_well(at) && self.is_aware(at) && !self.members[at].lagging {
             self.apply_until(at, self.log.len());
         }
     }

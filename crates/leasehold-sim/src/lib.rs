@@ -10,6 +10,11 @@
 pub mod check;
 pub mod cluster;
 pub mod executor;
+pub mod explore;
+pub mod fault;
 pub mod history;
+pub mod run;
+pub mod shrink;
+pub mod timeline;
 
 pub use executor::{ClockError, Node, Random, Seeded, SeededHandle};

@@ -176,6 +176,8 @@ macro_rules! into_dyn {
 }
 
 into_dyn!(Embedded, Prefixed);
+#[cfg(feature = "remote")]
+into_dyn!(Remote);
 
 fn deleted(answer: &TxnAnswer) -> Result<&DeleteAnswer> {
     match answer.ops.first() {

@@ -74,6 +74,12 @@ impl Guard {
         self.place.lease().id()
     }
 
+    /// The revision that created the key: the hold's rank in the queue, and, with the key, its name among all that ever
+    /// were. Compare with it in transactions of your own that [`Guard::txn`] cannot carry.
+    pub fn create_revision(&self) -> Revision {
+        self.created
+    }
+
     /// The number that tells this hold from all earlier ones of the same lock: higher than each of theirs.
     pub fn token(&self) -> FencingToken {
         self.token

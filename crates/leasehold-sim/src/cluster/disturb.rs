@@ -173,6 +173,7 @@ impl Cluster {
             let member = &mut state.members[at];
             member.store = fresh;
             member.applied = 0;
+            member.term = 1;
             member.generation += 1;
             member.lessor = None;
             member.lagging = false;

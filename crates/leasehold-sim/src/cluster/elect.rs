@@ -16,7 +16,8 @@ impl Cluster {
         state.term += 1;
         state.leader = Some(at);
         state.members[at].lagging = false;
-        state.catch_up(at);
+        let all = state.log.len();
+        state.apply_until(at, all);
         let (term, granted) = (state.term, state.granted.clone());
         state.members[at].promote(term, &granted);
         state.saw("leader elected");
@@ -35,7 +36,7 @@ impl Cluster {
     /// A member that is well learns, after a while, who leads.
     pub(super) fn hear_of_the_leader(&self, at: usize) {
         let state = self.lock();
-        let unaware = state.leader != Some(at) && state.is_well(at) && state.members[at].term < state.term;
+        let unaware = state.leader != Some(at) && state.is_well(at) && !state.is_aware(at);
         drop(state);
         if !unaware {
             return;
@@ -44,7 +45,7 @@ impl Cluster {
         let hears = async move {
             cluster.sleep(after).await;
             let mut state = cluster.lock();
-            if state.leader != Some(at) && state.is_well(at) {
+            if state.leader != Some(at) && state.is_well(at) && state.working_leader().is_some() {
                 if state.members[at].lessor.take().is_some() {
                     state.saw("leader of yesterday steps down");
                 }
@@ -108,9 +109,12 @@ impl Cluster {
                 member.lessor = None;
                 // It has no leader: streams that asked for one end.
                 member.generation += 1;
+                if state.leader == Some(at) {
+                    state.leader = None;
+                }
             }
             drop(state);
-            cluster.changed();
+            cluster.review();
         };
         self.world().spawn("etcd: check of the quorum", Box::pin(doubts)).detach();
     }

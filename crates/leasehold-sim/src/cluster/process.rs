@@ -61,7 +61,7 @@ fn timed_out() -> WireError {
 impl State {
     /// Whether the member reaches a leader that can commit.
     pub(super) fn has_leader(&self, at: usize) -> bool {
-        self.is_well(at) && self.working_leader().is_some()
+        self.is_well(at) && self.is_aware(at) && self.working_leader().is_some()
     }
 
     fn local(&mut self, at: usize, command: Command) -> Result<Answer, WireError> {
@@ -221,10 +221,11 @@ impl Cluster {
             return Err(WireError::Refused(bad_token()));
         }
         let deadline = self.now() + REQUEST_TIMEOUT;
+        let mut waits = false;
         let renewed = self.until(|state| {
             // Its own clock if it believes to lead, else that of the leader it hears of.
             let by = if state.members[at].lessor.is_some() { Some(at) } else { state.working_leader() };
-            let by = by.filter(|by| *by == at || state.is_well(at))?;
+            let by = by.filter(|by| *by == at || (state.is_well(at) && state.is_aware(at)))?;
             let now = state.members[by].now();
             let rightly = state.leader == Some(by);
             let found = state.members[by].lessor.as_mut()?.renew(id, now);
@@ -237,7 +238,9 @@ impl Cluster {
                     Some(KeepAliveAnswer { header, id, ttl })
                 }
                 Renewed::Missing => Some(KeepAliveAnswer { header, id, ttl: 0 }),
+                Renewed::Due if waits => None,
                 Renewed::Due => {
+                    waits = true;
                     state.saw("renewal waits for the end of its lease");
                     None
                 }

@@ -24,62 +24,82 @@ impl ClockError {
     pub const NONE: Self = Self { offset: Duration::ZERO, ppm: 0, stops_in_suspension: false };
 }
 
-/// A clock: a straight line through one point, until its rate changes.
-#[derive(Clone, Copy, Debug)]
+/// A clock: straight lines, each from where the last one ended.
+#[derive(Clone, Debug)]
 pub(super) struct Clock {
     error: ClockError,
-    /// The point from which the line goes on.
-    origin: (Instant, Instant),
-    stands: bool,
+    lines: Vec<Line>,
+}
+
+/// From a point on, so many of its own millionths pass in a million of true ones.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    since: Instant,
+    shown: Instant,
+    rate: u64,
+}
+
+impl Line {
+    fn at(&self, now: Instant) -> Instant {
+        let passed = now.since(self.since).as_nanos() * u128::from(self.rate) / u128::from(MILLION);
+        self.shown + nanos(passed)
+    }
 }
 
 impl Clock {
     pub(super) fn new(error: ClockError) -> Self {
-        Self { error, origin: (Instant::ZERO, Instant::ZERO + error.offset), stands: false }
+        let line =
+            Line { since: Instant::ZERO, shown: Instant::ZERO + error.offset, rate: rate_of(error.ppm) };
+        Self { error, lines: vec![line] }
+    }
+
+    fn last(&self) -> &Line {
+        &self.lines[self.lines.len() - 1]
     }
 
     /// What it shows at a true time, not before its rate last changed.
     pub(super) fn at(&self, now: Instant) -> Instant {
-        if self.stands {
-            return self.origin.1;
-        }
-        let passed = now.since(self.origin.0).as_nanos() * u128::from(self.rate()) / u128::from(MILLION);
-        self.origin.1 + nanos(passed)
+        self.last().at(now)
     }
 
     /// When it shows a time of its own, or one after it.
     pub(super) fn true_time(&self, own: Instant) -> Instant {
-        if own <= self.origin.1 {
-            return self.origin.0;
-        }
-        if self.stands || own == Instant::NEVER {
+        if own == Instant::NEVER {
             return Instant::NEVER;
         }
-        let passed = own.since(self.origin.1).as_nanos() * u128::from(MILLION);
-        self.origin.0 + nanos(passed.div_ceil(u128::from(self.rate())))
+        let Some(line) = self.lines.iter().rev().find(|line| line.shown < own) else { return Instant::ZERO };
+        if line.rate == 0 {
+            return Instant::NEVER;
+        }
+        let passed = own.since(line.shown).as_nanos() * u128::from(MILLION);
+        line.since + nanos(passed.div_ceil(u128::from(line.rate)))
     }
 
     pub(super) fn set_rate(&mut self, now: Instant, ppm: i64) {
-        self.origin = (now, self.at(now));
         self.error.ppm = ppm;
+        self.go_on(now, rate_of(ppm));
     }
 
     pub(super) fn suspend(&mut self, now: Instant) {
         if self.error.stops_in_suspension {
-            self.origin = (now, self.at(now));
-            self.stands = true;
+            self.go_on(now, 0);
         }
     }
 
     pub(super) fn resume(&mut self, now: Instant) {
-        if std::mem::take(&mut self.stands) {
-            self.origin.0 = now;
+        if self.last().rate == 0 {
+            self.go_on(now, rate_of(self.error.ppm));
         }
     }
 
-    fn rate(&self) -> u64 {
-        MILLION.saturating_add_signed(self.error.ppm).max(1)
+    fn go_on(&mut self, now: Instant, rate: u64) {
+        let shown = self.at(now);
+        self.lines.push(Line { since: now, shown, rate });
     }
+}
+
+fn rate_of(ppm: i64) -> u64 {
+    MILLION.saturating_add_signed(ppm).max(1)
 }
 
 fn nanos(nanos: u128) -> Duration {
@@ -119,6 +139,8 @@ mod tests {
         clock.set_rate(seconds(10), -500_000);
         assert_eq!(clock.at(seconds(10)), seconds(1011));
         assert_eq!(clock.at(seconds(12)), seconds(1012));
+        assert_eq!(clock.true_time(seconds(1012)), seconds(12));
+        assert_eq!(clock.true_time(Instant::ZERO + Duration::from_millis(1_005_500)), seconds(5));
     }
 
     #[test]

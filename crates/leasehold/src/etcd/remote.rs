@@ -59,11 +59,13 @@ const WHAT: &str = "the remote etcd";
 /// Renewals use connections of their own at all times; [`Etcd::dedicated`] puts everything else there too.
 ///
 /// ```no_run
-/// use leasehold::{EtcdExt, Remote};
+/// use leasehold::{EtcdExt, Mutex, Remote, Session};
 ///
 /// # async fn run() -> leasehold::Result<()> {
 /// let etcd = Remote::connect("10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379")?;
 /// etcd.put("motto", "one at a time", Default::default()).await?;
+/// let session = Session::open(etcd).await?;
+/// let guard = Mutex::new(&session, "jobs/nightly".parse()?).lock().await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

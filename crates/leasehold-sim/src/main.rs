@@ -1,0 +1,130 @@
+//! Searches for a seed that breaks a promise.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use leasehold_sim::explore::{Search, search, tell};
+use leasehold_sim::fault::{Kind, Weights};
+use leasehold_sim::run::{Plan, run};
+
+/// What was asked for makes no sense.
+const USAGE: u8 = 64;
+
+/// Simulates Leasehold's locks on a faulty etcd cluster and checks what it promises.
+///
+/// Exit codes: 0 no promise broken, 1 one broken, 64 wrong use.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold-sim", max_term_width = 100)]
+struct Args {
+    /// How many seeds to run at most.
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// How long to search at most, in minutes of real time.
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Run this seed alone, twice, and tell its story if it breaks a promise.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only these kinds of faults, separated by commas; `none` for none.
+    #[arg(long, value_delimiter = ',')]
+    faults: Vec<String>,
+    /// List the kinds of faults.
+    #[arg(long)]
+    list_faults: bool,
+    /// Threads; by default as many as there are processors.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) if error.use_stderr() => {
+            let text = error.to_string();
+            eprintln!(
+                "leasehold-sim: {}",
+                text.lines().next().unwrap_or_default().trim_start_matches("error: ")
+            );
+            return ExitCode::from(USAGE);
+        }
+        Err(help) => {
+            print!("{help}");
+            return ExitCode::SUCCESS;
+        }
+    };
+    if args.list_faults {
+        for kind in Kind::ALL {
+            let asked = if kind.weight() == 0 { " (only by name)" } else { "" };
+            println!("{kind}{asked}\n   {}", kind.about());
+        }
+        return ExitCode::SUCCESS;
+    }
+    let weights = match weights(&args.faults) {
+        Ok(weights) => weights,
+        Err(unknown) => {
+            eprintln!("leasehold-sim: {unknown}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let Ok(time) = Duration::try_from_secs_f64(args.minutes * 60.0) else {
+        eprintln!("leasehold-sim: --minutes must be a number of minutes from 0 on");
+        return ExitCode::from(USAGE);
+    };
+    match args.seed {
+        Some(seed) => one(seed, &weights),
+        None => many(&args, weights, time),
+    }
+}
+
+fn weights(names: &[String]) -> Result<Weights, String> {
+    if names.is_empty() {
+        return Ok(Weights::default());
+    }
+    if names == ["none"] {
+        return Ok(Weights::none());
+    }
+    let kinds: Result<Vec<Kind>, _> = names.iter().map(|name| name.parse()).collect();
+    Ok(Weights::only(kinds?))
+}
+
+fn one(seed: u64, weights: &Weights) -> ExitCode {
+    let plan = Plan::contended(seed, weights);
+    let (first, second) = (run(&plan), run(&plan));
+    println!("seed {seed}: {} grants, trace {:016x}", first.grants, first.trace_hash);
+    if first.trace_hash != second.trace_hash {
+        println!("it does not replay: the second run's trace is {:016x}", second.trace_hash);
+        return ExitCode::FAILURE;
+    }
+    if first.violations.is_empty() {
+        println!("no promise broken");
+        return ExitCode::SUCCESS;
+    }
+    println!("{}", tell(&plan, &first.violations));
+    ExitCode::FAILURE
+}
+
+fn many(args: &Args, weights: Weights, time: Duration) -> ExitCode {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let found = search(&Search {
+        first: args.first,
+        seeds: args.seeds,
+        time,
+        weights,
+        plan: Plan::contended,
+        threads: args.threads.unwrap_or(processors),
+    });
+    println!("{}", found.summary());
+    match &found.failure {
+        None => ExitCode::SUCCESS,
+        Some((plan, violations)) => {
+            println!("\n{}", tell(plan, violations));
+            ExitCode::FAILURE
+        }
+    }
+}
