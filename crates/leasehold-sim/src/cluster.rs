@@ -54,8 +54,10 @@ pub struct Cluster {
 struct Inner {
     world: SeededHandle,
     state: Mutex<State>,
-    /// Told whenever something changes that somebody may wait for, except that the log grows in good order.
+    /// Told whenever the members' or the network's state changes.
     changed: Notify,
+    /// Told whenever members have applied more of the log, which is by far the most frequent change.
+    applied: Notify,
 }
 
 struct State {
@@ -102,7 +104,8 @@ impl Cluster {
             cluster_id: member::CLUSTER,
             seen: BTreeMap::new(),
         };
-        let inner = Inner { world: handle, state: Mutex::new(state), changed: Notify::new() };
+        let inner =
+            Inner { world: handle, state: Mutex::new(state), changed: Notify::new(), applied: Notify::new() };
         let cluster = Self { inner: Arc::new(inner) };
         cluster.lead(0);
         cluster.start_expiry();
@@ -162,6 +165,11 @@ impl Cluster {
 
     fn changed(&self) {
         self.inner.changed.notify_waiters();
+        self.applied();
+    }
+
+    fn applied(&self) {
+        self.inner.applied.notify_waiters();
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -179,10 +187,20 @@ impl Cluster {
         permille > 0 && self.inner.world.random_u64() % 1000 < u64::from(permille)
     }
 
-    /// Waits until `look` gives something.
-    async fn until<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+    /// Waits until `look`, which depends on the members' and the network's state, gives something.
+    async fn until<T>(&self, look: impl FnMut(&mut State) -> Option<T>) -> T {
+        self.until_told(&self.inner.changed, look).await
+    }
+
+    /// Waits until a member has applied so much of the log.
+    async fn until_applied(&self, at: usize, index: usize) {
+        self.until_told(&self.inner.applied, |state| (state.members[at].applied >= index).then_some(()))
+            .await;
+    }
+
+    async fn until_told<T>(&self, told: &Notify, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
-            let mut changed = std::pin::pin!(self.inner.changed.notified());
+            let mut changed = std::pin::pin!(told.notified());
             changed.as_mut().enable();
             if let Some(found) = look(&mut self.lock()) {
                 return found;

@@ -81,7 +81,7 @@ impl Seeded {
         self.core.lock().now
     }
 
-    /// A hash over every poll (when, of which task, its how many-th) and every note so far.
+    /// A hash over every task, every poll (when, of which task, its how many-th) and every note so far.
     pub fn trace_hash(&self) -> u64 {
         self.core.lock().trace.hash()
     }
@@ -169,9 +169,9 @@ impl Seeded {
         }
         slot.polls += 1;
         slot.polled_at = now;
-        let (name, polls) = (slot.name, slot.polls);
+        let polls = slot.polls;
         let step = (id, slot.waker.clone(), slot.future.take());
-        state.trace.poll(now, name, id, polls);
+        state.trace.poll(now, id, polls);
         Some(step)
     }
 

@@ -85,7 +85,7 @@ impl Cluster {
             state.apply_until(at, end);
         }
         drop(state);
-        self.changed();
+        self.applied();
     }
 
     /// Ends [`Cluster::lag`].

@@ -95,6 +95,7 @@ impl Cluster {
                 due.extend(lessor.due(member.now()).into_iter().map(|id| (id, leader == Some(at))));
             }
         }
+        let ended = !due.is_empty();
         for (id, rightly) in due {
             if state.granted.contains_key(&id) {
                 state.saw(if rightly { "lease expired" } else { "lease ended by a leader of yesterday" });
@@ -102,6 +103,8 @@ impl Cluster {
             }
         }
         drop(state);
-        self.changed();
+        if ended {
+            self.changed();
+        }
     }
 }

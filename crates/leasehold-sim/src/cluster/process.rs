@@ -155,7 +155,7 @@ impl Cluster {
         let found = self.within(deadline, async {
             let index = self.until(|state| state.has_leader(at).then_some(state.log.len())).await;
             self.sleep(self.up_to(Duration::from_micros(500))).await;
-            self.until(|state| (state.members[at].applied >= index).then_some(())).await;
+            self.until_applied(at, index).await;
         });
         found.await.ok_or_else(timed_out)
     }
@@ -185,8 +185,7 @@ impl Cluster {
                 state.members[at].waiting.insert(index, tell);
                 state.commit(self.now(), command);
             }
-            // Whoever waits for the log to come so far.
-            self.changed();
+            self.applied();
             return match self.within(deadline, told).await {
                 Some(Ok(answer)) => {
                     let state = self.lock();

@@ -167,6 +167,7 @@ impl Core {
             polls: 0,
             polled_at,
         };
+        state.trace.task(id, name);
         state.tasks.insert(id, slot);
         state.queue(id);
         (id, waker)

@@ -19,15 +19,19 @@ impl Default for Trace {
 }
 
 impl Trace {
-    pub(super) fn poll(&mut self, at: Instant, name: &str, task: u64, polls: u64) {
-        self.mix(&at.as_nanos().to_le_bytes());
+    pub(super) fn poll(&mut self, at: Instant, task: u64, polls: u64) {
+        self.word(at.as_nanos());
+        self.word(task);
+        self.word(polls);
+    }
+
+    pub(super) fn task(&mut self, task: u64, name: &str) {
+        self.word(task);
         self.mix(name.as_bytes());
-        self.mix(&task.to_le_bytes());
-        self.mix(&polls.to_le_bytes());
     }
 
     pub(super) fn note(&mut self, at: Instant, line: &str) {
-        self.mix(&at.as_nanos().to_le_bytes());
+        self.word(at.as_nanos());
         self.mix(line.as_bytes());
         if self.lines.len() == KEPT {
             self.lines.pop_front();
@@ -41,6 +45,11 @@ impl Trace {
 
     pub(super) fn lines(&self) -> Vec<String> {
         self.lines.iter().cloned().collect()
+    }
+
+    /// Polls are many: they are taken by the word.
+    fn word(&mut self, word: u64) {
+        self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     }
 
     /// FNV-1a.
