@@ -13,6 +13,7 @@
 //! (e) and (f) look at a world and not at its story: whoever runs one reports them.
 
 mod belief;
+mod linear;
 mod order;
 mod overlap;
 mod tokens;
@@ -70,7 +71,11 @@ pub fn check(history: &History) -> Checked {
         violations.extend(order::check(holds, &entries));
     }
     violations.extend(tokens::check_writes(history));
-    Checked { violations, undecided: 0 }
+    // A restore takes back what was answered: no order explains that.
+    let operations = if history.restores.is_empty() { &history.operations[..] } else { &[] };
+    let (broken, undecided) = linear::check(operations);
+    violations.extend(broken);
+    Checked { violations, undecided }
 }
 
 /// How many restores came before a hold. What began before one and what began after it are not compared: the store

@@ -48,6 +48,8 @@ pub struct Found {
     pub worked: Duration,
     /// Holds granted.
     pub grants: u64,
+    /// Plain operations checked, and keys for which the check was not decided.
+    pub operations: (u64, u64),
     /// Faults begun, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Holds lost, by cause.
@@ -63,6 +65,8 @@ impl Found {
         self.seeds += 1;
         self.simulated += outcome.simulated;
         self.grants += outcome.grants;
+        self.operations.0 += outcome.operations.0;
+        self.operations.1 += outcome.operations.1;
         for fault in &plan.faults {
             *self.faults.entry(fault.kind.name()).or_default() += 1;
         }
@@ -83,6 +87,8 @@ impl Found {
         let _ = writeln!(text, "seeds: {}", self.seeds);
         let _ = writeln!(text, "simulated: {hours:.1} hours ({pace:.0} s for each second of a processor)");
         let _ = writeln!(text, "grants: {}", self.grants);
+        let (operations, undecided) = self.operations;
+        let _ = writeln!(text, "plain operations: {operations} ({undecided} keys not decided)");
         let count = |(name, count): (&&str, &u64)| format!("{name} {count}");
         let _ = writeln!(text, "faults: {}", list(self.faults.iter().map(count).collect()));
         let _ = writeln!(text, "brought about: {}", list(self.seen.iter().map(count).collect()));

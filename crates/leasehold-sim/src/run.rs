@@ -77,6 +77,8 @@ pub struct Outcome {
     pub losses: BTreeMap<String, u64>,
     /// How often each effect of a fault came about.
     pub seen: BTreeMap<&'static str, u64>,
+    /// Plain operations that were checked for an order that explains them, and keys for which that was not decided.
+    pub operations: (u64, u64),
     /// The story, for a timeline.
     pub story: Vec<Line>,
 }
@@ -219,9 +221,11 @@ impl<'a> Run<'a> {
         let mut history = self.recorder.history();
         history.entries = self.cluster.with_truth(|truth| truth.entries().to_vec());
         let mut violations = self.recorder.violations();
-        violations.extend(check::check(&history).violations);
+        let checked = check::check(&history);
+        violations.extend(checked.violations);
         Outcome {
             violations,
+            operations: (history.operations.len() as u64, checked.undecided as u64),
             grants: history.holds.len() as u64,
             losses: self.recorder.losses(),
             seen: self.cluster.seen(),
