@@ -66,6 +66,9 @@ kinds! {
     FreezeLeader "freeze-leader" 5,
     /// A member is killed and started again: its connections break, its disk stays.
     KillMember "kill-member" 3,
+    /// A client reaches the leader alone, which is stopped, answers once more when woken, and is then cut off, too: what a
+    /// leader of yesterday says is all that client hears.
+    StrandClient "strand-client" 3,
     /// The leader is killed: a new one gives every lease its whole TTL and an election timeout more.
     KillLeader "kill-leader" 3,
     /// A member hears nothing of the others, and clients still reach it; a leader goes on for an election timeout.

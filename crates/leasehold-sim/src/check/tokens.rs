@@ -17,10 +17,11 @@ pub(super) fn check_holds(holds: &[&Hold]) -> Vec<Violation> {
             violation(pair[0], pair[1]);
         }
     }
-    // And in the order of time, which is what somebody at the resource sees.
-    let mut by_time = holds.to_vec();
+    // And in the order of time, which is what somebody at the resource sees: of those that were ever believed in. (A foreign
+    // client may hear of its own long after it is over.)
+    let mut by_time: Vec<&Hold> = holds.iter().copied().filter(|hold| hold.from < hold.until).collect();
     by_time.sort_by_key(|hold| hold.from);
-    let mut ended = holds.to_vec();
+    let mut ended = by_time.clone();
     ended.sort_by_key(|hold| hold.until);
     let (mut ended, mut highest): (_, Option<&Hold>) = (ended.into_iter().peekable(), None);
     for hold in by_time {

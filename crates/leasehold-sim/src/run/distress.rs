@@ -76,6 +76,7 @@ impl Run<'_> {
             Kind::IsolateClient => self.cut(client, None, true, true),
             Kind::FreezeMember => self.freeze(member),
             Kind::FreezeLeader => self.freeze(leader),
+            Kind::StrandClient => self.strand(client, leader, fault.draw),
             Kind::KillMember => self.kill_member(member),
             Kind::KillLeader => self.kill_member(leader),
             Kind::IsolateMember => self.isolate(member),
@@ -139,6 +140,26 @@ impl Run<'_> {
     fn freeze(&mut self, member: usize) -> Option<Undo> {
         self.cluster.freeze(member);
         Some(Box::new(move |run| run.cluster.thaw(member)))
+    }
+
+    fn strand(&mut self, client: u64, leader: usize, draw: u64) -> Option<Undo> {
+        let (cluster, world) = (self.cluster.clone(), self.world.clone());
+        let pass = move |millis: u64| world.sleep_until(world.now() + Duration::from_millis(millis));
+        let story = async move {
+            let others: Vec<_> = (0..cluster.size()).filter(|at| *at != leader).collect();
+            others.iter().for_each(|at| cluster.cut(Some(client), Some(*at), true, true));
+            pass(1000).await;
+            cluster.freeze(leader);
+            pass(3000 + draw % 1500).await;
+            cluster.thaw(leader);
+            pass(30 + draw / 3 % 400).await;
+            cluster.cut(Some(client), Some(leader), true, true);
+            pass(8000).await;
+            cluster.mend(Some(client), Some(leader), true, true);
+            others.iter().for_each(|at| cluster.mend(Some(client), Some(*at), true, true));
+        };
+        self.world.spawn("a client is stranded", Box::pin(story)).detach();
+        None
     }
 
     fn kill_member(&mut self, member: usize) -> Option<Undo> {
