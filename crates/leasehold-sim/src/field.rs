@@ -92,14 +92,16 @@ pub fn main() -> ExitCode {
     match run(&args) {
         Ok(report) => {
             print!("{}", report.summary());
-            ExitCode::from(u8::from(!report.checked.violations.is_empty()))
+            ExitCode::from(u8::from(!report.is_good()))
         }
         Err(failure) => fail(&failure),
     }
 }
 
 fn fail(failure: &Failure) -> ExitCode {
-    eprintln!("leasehold-field: {}", failure.why);
+    if !failure.why.is_empty() {
+        eprintln!("leasehold-field: {}", failure.why);
+    }
     ExitCode::from(failure.code)
 }
 
@@ -131,9 +133,14 @@ impl Plan {
         })
     }
 
+    /// How long a lock is without a holder at most.
+    fn rule(&self) -> Duration {
+        self.ttl + ELECTION + EXPIRY
+    }
+
     /// How long a lock may go without a grant after a fault.
     fn bound(&self) -> Duration {
-        self.ttl + ELECTION + EXPIRY + worker::LONGEST_HOLD + MARGIN
+        self.rule() + worker::LONGEST_HOLD + MARGIN
     }
 }
 
@@ -186,15 +193,25 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     found.extend(leftovers(&plan, &members, &recorder, &stop)?);
     let (entries, gaps) = conclude(witness, &members, &stop)?;
     let lasted = recorder.now().since(began);
-    let now = recorder.now();
-    let (mut history, faults, mut surprises) = recorder.finish();
+    let (mut history, faults, surprises) = recorder.finish();
     history.entries = entries;
-    surprises.extend(gaps.into_iter().map(|gap| (now, format!("the witness missed something: {gap}"))));
     drop((clients, members));
     let mut checked = check(&history);
     checked.violations.extend(found);
-    let (seed, bound) = (plan.seed, plan.bound());
-    let report = Report { seed, lasted, began, history, faults, surprises, done, regained, bound, checked };
+    let report = Report {
+        seed: plan.seed,
+        lasted,
+        began,
+        history,
+        faults,
+        surprises,
+        done,
+        regained,
+        rule: plan.rule(),
+        bound: plan.bound(),
+        gaps,
+        checked,
+    };
     if let Some(file) = &args.story {
         std::fs::write(file, report.whole_story())
             .map_err(|error| Failure::unavailable(format!("cannot write {}: {error}", file.display())))?;

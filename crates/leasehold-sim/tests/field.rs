@@ -1,5 +1,7 @@
 //! The real thing, for as long as a test may take, and what it says to what cannot be.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::path::Path;
 use std::process::{Command, Output};
 

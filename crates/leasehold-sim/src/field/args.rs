@@ -101,8 +101,8 @@ impl Args {
                 )));
             }
         };
-        let missing = || Failure::unavailable(format!("no etcd {} here; give --etcd a path", self.etcd));
-        part.require().map(|found| found.path).ok_or_else(missing)
+        // What is missing says so itself.
+        part.require().map(|found| found.path).ok_or_else(|| Failure::unavailable(""))
     }
 }
 

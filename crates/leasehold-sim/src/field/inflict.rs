@@ -73,11 +73,14 @@ impl Scene<'_> {
         let leader = self.members.leader();
         // Half of what befalls members befalls the leader.
         let any = (pick / 2 % MEMBERS as u64) as usize;
-        let member =
-            if pick % 2 == 0 || kind == Kind::FreezeLeaderLong { leader.unwrap_or(any) } else { any };
+        let member = if pick.is_multiple_of(2) || kind == Kind::FreezeLeaderLong {
+            leader.unwrap_or(any)
+        } else {
+            any
+        };
         let client = (pick / 2 % self.clients.count() as u64) as usize;
         let victim = if kind.is_of_members() { member } else { client };
-        let one_way = if pick / 64 % 2 == 0 { Way::Out } else { Way::In };
+        let one_way = if (pick / 64).is_multiple_of(2) { Way::Out } else { Way::In };
         let role = if !kind.is_of_members() {
             "client"
         } else if leader == Some(member) {

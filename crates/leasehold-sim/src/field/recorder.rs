@@ -9,6 +9,9 @@ use leasehold_mvcc::Revision;
 use super::line::{Ask, Line, Told};
 use crate::history::{End, History, Hold, Operation, Step, Write};
 
+/// When something happened, and what.
+pub type Noted = (Instant, String);
+
 /// Records a run. A clone is the same.
 #[derive(Clone, Debug)]
 pub struct Recorder {
@@ -29,8 +32,8 @@ struct Record {
     /// The resource: the highest token that each lock's register has seen.
     registers: BTreeMap<String, u64>,
     last_grant: BTreeMap<String, Instant>,
-    faults: Vec<(Instant, String)>,
-    surprises: Vec<(Instant, String)>,
+    faults: Vec<Noted>,
+    surprises: Vec<Noted>,
 }
 
 impl Recorder {
@@ -83,7 +86,7 @@ impl Recorder {
     }
 
     /// The history so far, what else happened, and the surprises.
-    pub fn finish(&self) -> (History, Vec<(Instant, String)>, Vec<(Instant, String)>) {
+    pub fn finish(&self) -> (History, Vec<Noted>, Vec<Noted>) {
         let mut record = std::mem::take(&mut *self.record());
         record.refused.sort_unstable();
         for place in record.refused.into_iter().rev() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold::runtime::Instant;
 
 use super::faults::Kind;
+use super::recorder::Noted;
 use crate::check::{Checked, Violation};
 use crate::history::{End, History};
 
@@ -25,20 +26,29 @@ pub struct Report {
     /// What happened.
     pub history: History,
     /// When faults began and ended.
-    pub faults: Vec<(Instant, String)>,
+    pub faults: Vec<Noted>,
     /// What no fault explains, although it breaks no promise.
-    pub surprises: Vec<(Instant, String)>,
+    pub surprises: Vec<Noted>,
     /// How often each kind of fault was done.
     pub done: BTreeMap<Kind, usize>,
     /// After each step, how long until a lock was granted again.
     pub regained: Vec<Duration>,
-    /// How long that may take.
+    /// How long that takes at most by the house rule: TTL, election, expiry round.
+    pub rule: Duration,
+    /// How long it may take here, where somebody may hold and processes wait for a processor.
     pub bound: Duration,
+    /// What the witness did not see: with a gap no verdict can be relied on.
+    pub gaps: Vec<String>,
     /// What the checkers say.
     pub checked: Checked,
 }
 
 impl Report {
+    /// Whether all was seen and no promise broken.
+    pub fn is_good(&self) -> bool {
+        self.checked.violations.is_empty() && self.gaps.is_empty()
+    }
+
     /// The summary, for a person.
     pub fn summary(&self) -> String {
         let mut text = String::new();
@@ -65,11 +75,14 @@ impl Report {
         let _ = writeln!(text, "faults: {}", counts(&done));
         let mut regained = self.regained.clone();
         regained.sort_unstable();
-        if let (Some(slowest), median) = (regained.last(), regained.get(regained.len() / 2)) {
+        if let (Some(slowest), Some(median)) = (regained.last(), regained.get(regained.len() / 2)) {
+            let within = regained.iter().filter(|time| **time <= self.rule).count();
             let _ = writeln!(
                 text,
-                "a lock granted again after a fault: median {:?}, slowest {slowest:?}, allowed {:?}",
-                median.unwrap_or(slowest),
+                "a lock granted again after a fault: median {median:.2?}, slowest {slowest:.2?}; {within} of {} within \
+                 TTL + election + expiry round = {:?}; allowed {:?}",
+                regained.len(),
+                self.rule,
                 self.bound
             );
         }
@@ -79,6 +92,9 @@ impl Report {
         for (at, what) in &self.surprises {
             let _ = writeln!(text, "surprise at {:.3} s: {what}", self.seconds(*at));
         }
+        for gap in &self.gaps {
+            let _ = writeln!(text, "the witness missed something, so this run proves nothing: {gap}");
+        }
         let _ = writeln!(text, "violations: {}", self.checked.violations.len());
         let story = if self.checked.violations.is_empty() { Vec::new() } else { self.story() };
         for violation in &self.checked.violations {
@@ -87,7 +103,7 @@ impl Report {
         text
     }
 
-    fn tell(&self, text: &mut String, violation: &Violation, story: &[(Instant, String)]) {
+    fn tell(&self, text: &mut String, violation: &Violation, story: &[Noted]) {
         let at = self.seconds(violation.at);
         let _ = writeln!(text, "\n{:?} at {at:.3} s: {}", violation.promise, violation.what);
         let end = story.partition_point(|(at, _)| *at <= violation.at + Duration::from_millis(20));
@@ -101,7 +117,7 @@ impl Report {
         self.story().iter().map(|(at, what)| format!("{:9.4} {what}\n", self.seconds(*at))).collect()
     }
 
-    fn story(&self) -> Vec<(Instant, String)> {
+    fn story(&self) -> Vec<Noted> {
         let mut story = self.faults.clone();
         for hold in &self.history.holds {
             let who = format!("{} {}", hold.client, hold.key);

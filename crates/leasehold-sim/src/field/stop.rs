@@ -17,7 +17,7 @@ pub const UNAVAILABLE: u8 = 69;
 pub struct Failure {
     /// The exit code.
     pub code: u8,
-    /// What happened, in one line.
+    /// What happened, in one line; empty if that has been said.
     pub why: String,
 }
 

@@ -176,7 +176,10 @@ impl Worker {
             });
             match acquired.await {
                 None => return,
-                Some(Ok(Some(guard))) => self.hold(guard, &name, &mut random).await,
+                Some(Ok(Some(guard))) => {
+                    let stubborn = task == 0 && random.below(2) == 0;
+                    self.hold(guard, &name, stubborn, &mut random).await;
+                }
                 Some(Ok(None)) => {}
                 Some(Err(error)) => {
                     surprise_unless_expected(&error);
@@ -187,8 +190,9 @@ impl Worker {
         }
     }
 
-    /// One hold, told from its first instant to its last.
-    async fn hold(&self, guard: Guard, task: &str, random: &mut Random) {
+    /// One hold, told from its first instant to its last. A stubborn holder whose renewals fail goes on until it is told
+    /// that it has lost: only so the last instants of a hold are put to the test.
+    async fn hold(&self, guard: Guard, task: &str, stubborn: bool, random: &mut Random) {
         let (from, id, lock) = (self.now(), self.number(), guard.name().to_string());
         let mut valid = self.valid_until(&guard);
         say(&Line::Held {
@@ -202,15 +206,18 @@ impl Worker {
             from,
             valid,
         });
-        let stall = random.below(15) == 0;
+        let stall = stubborn || random.below(15) == 0;
+        let margin = if stubborn { Duration::ZERO } else { Duration::from_millis(100) };
+        // Well below what is left just before a renewal that comes in time.
+        let failing = Duration::from_secs(self.orders.ttl).as_nanos() as u64 * 9 / 20;
         let longest = if stall { LONGEST_HOLD.as_millis() as usize - 200 } else { 60 };
         let end = from + Duration::from_millis(5 + random.below(longest) as u64).as_nanos() as u64;
-        if stall && random.below(3) == 0 {
+        if stall && !stubborn && random.below(2) == 0 {
             // Work that gives the thread to nobody else: renewals must go on all the same.
             std::thread::sleep(Duration::from_nanos(end.saturating_sub(self.now())));
         }
         let lost = loop {
-            match guard.ensure_held(Duration::from_millis(100)) {
+            match guard.ensure_held(margin) {
                 Ok(()) => {
                     say(&Line::Write {
                         task: task.to_owned(),
@@ -223,10 +230,13 @@ impl Worker {
                 Err(cause) => break Some(cause),
             }
             let now = self.now();
-            if now >= end || self.stopped() {
+            let hangs_on = stubborn && valid.saturating_sub(now) < failing;
+            if (now >= end && !hangs_on) || self.stopped() {
                 break None;
             }
-            let step = Duration::from_nanos(end - now).min(Duration::from_millis(50));
+            let step = if hangs_on { 20 } else { 50 };
+            let step =
+                Duration::from_millis(step).min(Duration::from_nanos(end.saturating_sub(now).max(5_000_000)));
             if let Either::Left(cause) = race(guard.lost().wait(), pause(step)).await {
                 break Some(cause);
             }
