@@ -1,4 +1,5 @@
-//! The real thing: three real etcd members and several client processes, under faults, checked as simulated runs are.
+//! The real thing: three real etcd members and several client processes, under faults, checked as simulated
+//! runs are.
 //!
 //! | file | holds |
 //! |---|---|
@@ -47,7 +48,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::check::{Promise, Violation, check};
 use args::Args;
-use clients::Clients;
+use clients::{Clients, Terms};
 use faults::{Kind, Schedule};
 use inflict::Scene;
 use members::Members;
@@ -174,8 +175,8 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     let mut members = Members::start(plan.binary.clone(), network.clone(), &stop)?;
     let addresses: Vec<SocketAddr> = (0..MEMBERS).map(|member| network.member(member).client).collect();
     let witness = Witness::start(addresses, plan.locks.clone());
-    let terms = (&plan.locks[..], args.ttl, plan.seed);
-    let mut clients = Clients::start(clients, terms, network.clone(), recorder.clone()).map_err(machine)?;
+    let terms = Terms { locks: &plan.locks, ttl: args.ttl, seed: plan.seed, clock_error: args.clock_error };
+    let mut clients = Clients::start(clients, &terms, network.clone(), recorder.clone()).map_err(machine)?;
 
     let mut found = Vec::new();
     let mut scene = Scene {
@@ -301,7 +302,8 @@ fn leftovers(
 ) -> Result<Option<Violation>, Failure> {
     let from = Instant::now();
     loop {
-        // Every lease ends, and with it its keys: a lock key without a lease would be seen as an entry never removed.
+        // Every lease ends, and with it its keys: a lock key without a lease would be seen as an entry never
+        // removed.
         let left = members.gateway(0).leases();
         if left.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(None);

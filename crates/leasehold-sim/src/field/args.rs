@@ -11,8 +11,9 @@ use super::stop::Failure;
 
 /// Runs Leasehold's locks on three real etcd members under faults, and checks what it promises.
 ///
-/// Client processes with wrong clocks contend for locks; a seed decides which faults befall them and the members. It runs
-/// in network namespaces where they are permitted (which needs root), and else behind proxies on loopback, and says so.
+/// Client processes with wrong clocks contend for locks; a seed decides which faults befall them and the
+/// members. It runs in network namespaces where they are permitted (which needs root), and else behind
+/// proxies on loopback, and says so.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "leasehold-field", max_term_width = 100, after_help = EXIT)]
 pub struct Args {
@@ -34,6 +35,9 @@ pub struct Args {
     /// The leases' time to live, in seconds
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(3..=30))]
     pub ttl: u64,
+    /// How wrong the rates of the clients' clocks are at most, in millionths; locks stand up to 100000
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(..=500_000))]
+    pub clock_error: u32,
     /// Proxies on loopback alone, without namespaces
     #[arg(long)]
     pub loopback: bool,

@@ -27,6 +27,19 @@ pub struct Clients {
     started: u64,
 }
 
+/// What all clients have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The locks they contend for.
+    pub locks: &'a [String],
+    /// Their leases' time to live, in seconds.
+    pub ttl: u64,
+    /// What decides their choices and their clocks.
+    pub seed: u64,
+    /// How wrong the rates of their clocks are at most, in millionths.
+    pub clock_error: u32,
+}
+
 #[derive(Debug)]
 struct Client {
     name: String,
@@ -35,26 +48,26 @@ struct Client {
 }
 
 impl Clients {
-    /// So many clients, started, with clocks that are wrong by up to two hundredths.
+    /// So many clients, started, with clocks that are wrong.
     ///
     /// # Errors
     /// If this program does not know where it is.
     pub fn start(
         count: usize,
-        (locks, ttl, seed): (&[String], u64, u64),
+        terms: &Terms<'_>,
         network: Arc<Network>,
         recorder: Recorder,
     ) -> std::io::Result<Self> {
-        let mut random = Random::new(seed ^ 0xc11e);
+        let mut random = Random::new(terms.seed ^ 0xc11e);
         let orders = (0..count)
             .map(|client| Orders {
                 name: format!("c{client}"),
                 endpoints: network.endpoints(client).to_owned(),
-                locks: locks.to_vec(),
-                ttl,
+                locks: terms.locks.to_vec(),
+                ttl: terms.ttl,
                 seed: random.next(),
                 tasks: 3,
-                ppm: random.below(40_001) as i64 - 20_000,
+                ppm: random.below(2 * terms.clock_error as usize + 1) as i64 - i64::from(terms.clock_error),
                 offset: random.below(10_000_000) as u64,
             })
             .collect();

@@ -40,15 +40,15 @@ kinds! {
     RestartMember "restart-member" true "Kills a member and starts it again at once.";
     FreezeMember "freeze-member" true "Stops a member where it stands, for less than half a TTL if it leads.";
     FreezeLeaderLong "freeze-leader-long" false
-        "Stops the leader for longer than a TTL: when it wakes, etcd may revoke leases that were renewed at its successor.";
+        "Stops the leader for longer than a TTL; awake, it may revoke leases renewed at its successor.";
     MoveLeader "move-leader" true "Has the leader hand its part to another member.";
-    IsolateMember "isolate-member" true "Cuts a member off from its peers, both ways; clients reach it as before.";
-    OneWayMember "one-way-member" true "Cuts a member off from its peers one way: what it sends, or what it is sent.";
+    IsolateMember "isolate-member" true "Cuts a member off from its peers; clients reach it as before.";
+    OneWayMember "one-way-member" true "Cuts off what a member sends its peers, or what they send it.";
     IsolateClient "isolate-client" true "Cuts a client off from all members, both ways.";
     OneWayClient "one-way-client" true "Cuts a client off one way: its requests, or the answers.";
     Delay "delay" true "Everything between a client and the members takes up to a second longer.";
-    Loss "loss" true "Pieces between a client and the members get lost, and come again as TCP sends them again.";
-    LateDelivery "late-delivery" true "What a client sends is held back and delivered at the end, whoever waits for it still.";
+    Loss "loss" true "Pieces between a client and the members get lost, and come late.";
+    LateDelivery "late-delivery" true "What a client sends is held back and delivered at the end.";
     CutConnections "cut-connections" true "Breaks a client's connections, again and again.";
     KillClient "kill-client" true "Kills a client process and starts another in its place later.";
     FreezeClient "freeze-client" true "Stops a client process where it stands, also for longer than its TTL.";
@@ -88,7 +88,8 @@ impl Kind {
     }
 }
 
-/// One step of the schedule: faults that begin and end together. Never two of members, so that a majority stays.
+/// One step of the schedule: faults that begin and end together. Never two of members, so that a majority
+/// stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What is done, each with the number that picks its victim.

@@ -39,8 +39,8 @@ struct Lasting {
 }
 
 impl Scene<'_> {
-    /// Does a step of the schedule from its beginning to its end, which is the instant from which the locks have to be
-    /// granted again.
+    /// Does a step of the schedule from its beginning to its end, which is the instant from which the locks
+    /// have to be granted again.
     ///
     /// # Errors
     /// If a fault could not be done or undone.
@@ -98,9 +98,10 @@ impl Scene<'_> {
             Kind::KillMember => self.members.kill(member),
             Kind::RestartMember => self.members.launch(member),
             Kind::FreezeMember => {
-                // A lease that its client renews may have no more than half its time left at a leader that is frozen; what
-                // a leader does that wakes up later is etcd's own fault, and has a name of its own.
-                until = (leader == Some(member)).then(|| Instant::now() + self.ttl * 2 / 5);
+                // At a leader a lease may have little more than half its time left. A leader that sleeps beyond
+                // that may revoke it when it wakes, renewed elsewhere or not: a fault with a name of its own.
+                let may_lead = leader.is_none_or(|leader| leader == member);
+                until = may_lead.then(|| Instant::now() + self.ttl * 2 / 5);
                 self.members.freeze(member);
             }
             Kind::FreezeLeaderLong => self.members.freeze(member),

@@ -1,4 +1,5 @@
-//! What a client process tells its parent: one JSON value a line on standard output, each written before what follows.
+//! What a client process tells its parent: one JSON value a line on standard output, each written before what
+//! follows.
 
 use std::io::Write;
 use std::sync::Mutex;

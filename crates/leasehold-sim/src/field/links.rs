@@ -1,7 +1,7 @@
 //! The links between nodes, as a user-space proxy: they can hold bytes back, deliver them late, and break.
 //!
-//! A flow is one direction between two nodes. What is held back is delivered when the flow opens again, also if its sender
-//! has given up and gone: that is late delivery.
+//! A flow is one direction between two nodes. What is held back is delivered when the flow opens again, also
+//! if its sender has given up and gone: that is late delivery.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -154,8 +154,8 @@ async fn connect(links: Arc<Links>, gate: Arc<Gate>, mut client: TcpStream) {
         Some(from) => from,
         None => match sniff(&links.peers, &mut client, &mut first).await {
             Some(from) => from,
-            // Of unknown origin: a member that asks for the version before it joins. It goes where the target's own
-            // words go.
+            // Of unknown origin: a member that asks for the version before it joins. It goes where the
+            // target's own words go.
             None => gate.to,
         },
     };

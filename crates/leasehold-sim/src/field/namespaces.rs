@@ -22,8 +22,8 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes so many, each with an address on one bridge, and moves the calling thread into the hub: threads and
-    /// processes that it starts are there too.
+    /// Makes so many, each with an address on one bridge, and moves the calling thread into the hub: threads
+    /// and processes that it starts are there too.
     ///
     /// # Errors
     /// What was not permitted; then nothing is left.

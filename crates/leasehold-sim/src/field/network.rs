@@ -1,7 +1,8 @@
 //! The network of a run: namespaces and routes where they are permitted, proxies alone where they are not.
 //!
-//! Nodes are numbered: the members first, then the clients. Clients always reach members through proxies. Members reach
-//! each other directly in namespaces, where a blackhole route cuts them off, and through proxies on loopback.
+//! Nodes are numbered: the members first, then the clients. Clients always reach members through proxies.
+//! Members reach each other directly in namespaces, where a blackhole route cuts them off, and through
+//! proxies on loopback.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -79,8 +79,8 @@ impl Report {
             let within = regained.iter().filter(|time| **time <= self.rule).count();
             let _ = writeln!(
                 text,
-                "a lock granted again after a fault: median {median:.2?}, slowest {slowest:.2?}; {within} of {} within \
-                 TTL + election + expiry round = {:?}; allowed {:?}",
+                "a lock granted again after a fault: median {median:.2?}, slowest {slowest:.2?}; \
+                 {within} of {} within TTL + election + expiry round = {:?}; allowed {:?}",
                 regained.len(),
                 self.rule,
                 self.bound

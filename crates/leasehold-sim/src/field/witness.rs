@@ -1,7 +1,7 @@
 //! The store's own story: every change of every key, by a watch that goes on where the last one broke off.
 //!
-//! It does not go through the library, which is under test: it reads the JSON face of one member after the other. As it
-//! watches all keys, a revision that it did not see shows as a gap.
+//! It does not go through the library, which is under test: it reads the JSON face of one member after the
+//! other. As it watches all keys, a revision that it did not see shows as a gap.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -210,7 +210,8 @@ mod tests {
     fn an_entry_is_told_from_the_next_under_the_same_key() {
         let mut story = Story::default();
         let locks = ["f".to_owned()];
-        let event = |kind: &str, created: &str| json!({"type": kind, "kv": {"key": "Zi8xLTA=", "create_revision": created}});
+        let kv = |created: &str| json!({"key": "Zi8xLTA=", "create_revision": created});
+        let event = |kind: &str, created: &str| json!({"type": kind, "kv": kv(created)});
         story.note(&event("PUT", "2"), 2, &locks);
         story.note(&event("DELETE", "0"), 3, &locks);
         story.note(&event("PUT", "5"), 5, &locks);

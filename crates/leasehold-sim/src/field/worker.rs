@@ -1,4 +1,5 @@
-//! A client process: tasks that contend for the locks through the real library, and one that reads and writes plainly.
+//! A client process: tasks that contend for the locks through the real library, and one that reads and writes
+//! plainly.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -22,7 +23,8 @@ use crate::Random;
 /// The longest time a task holds a lock.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// How long one key is read and written before the next takes its place: the search for an order grows with a key's story.
+/// How long one key is read and written before the next takes its place: the search for an order grows with a
+/// key's story.
 const KEY_LASTS: Duration = Duration::from_secs(10);
 
 /// What a client is told to do.
@@ -177,7 +179,7 @@ impl Worker {
             match acquired.await {
                 None => return,
                 Some(Ok(Some(guard))) => {
-                    let stubborn = task == 0 && random.below(2) == 0;
+                    let stubborn = task == 0;
                     self.hold(guard, &name, stubborn, &mut random).await;
                 }
                 Some(Ok(None)) => {}
@@ -190,8 +192,8 @@ impl Worker {
         }
     }
 
-    /// One hold, told from its first instant to its last. A stubborn holder whose renewals fail goes on until it is told
-    /// that it has lost: only so the last instants of a hold are put to the test.
+    /// One hold, told from its first instant to its last. A stubborn holder whose renewals fail goes on until
+    /// it is told that it has lost: only so the last instants of a hold are put to the test.
     async fn hold(&self, guard: Guard, task: &str, stubborn: bool, random: &mut Random) {
         let (from, id, lock) = (self.now(), self.number(), guard.name().to_string());
         let mut valid = self.valid_until(&guard);
