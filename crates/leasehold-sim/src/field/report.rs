@@ -131,7 +131,11 @@ impl Report {
                 End::Killed => "over, by a kill".to_owned(),
                 End::Holding => continue,
             };
-            let entry = self.history.entries.iter().find(|entry| entry.key == hold.key);
+            let entry = self
+                .history
+                .entries
+                .iter()
+                .find(|entry| (&entry.key, entry.created) == (&hold.key, hold.created));
             let removed = entry.and_then(|entry| entry.removed);
             let removed = removed.map_or("never".to_owned(), |revision| format!("at {revision}"));
             story.push((hold.until, format!("{who} {end}; its key removed {removed}")));

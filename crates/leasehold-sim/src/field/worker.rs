@@ -23,6 +23,9 @@ use crate::Random;
 /// The longest time a task holds a lock.
 pub const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
+/// How long a stubborn holder waits for an answer before it works on.
+const ANSWER: Duration = Duration::from_millis(200);
+
 /// How long one key is read and written before the next takes its place: the search for an order grows with a
 /// key's story.
 const KEY_LASTS: Duration = Duration::from_secs(10);
@@ -192,8 +195,8 @@ impl Worker {
         }
     }
 
-    /// One hold, told from its first instant to its last. A stubborn holder whose renewals fail goes on until
-    /// it is told that it has lost: only so the last instants of a hold are put to the test.
+    /// One hold, told from its first instant to its last. A stubborn holder goes on until etcd answers, or until it
+    /// is told that it has lost: only so the last instants of a hold are put to the test.
     async fn hold(&self, guard: Guard, task: &str, stubborn: bool, random: &mut Random) {
         let (from, id, lock) = (self.now(), self.number(), guard.name().to_string());
         let mut valid = self.valid_until(&guard);
@@ -210,8 +213,6 @@ impl Worker {
         });
         let stall = stubborn || random.below(15) == 0;
         let margin = if stubborn { Duration::ZERO } else { Duration::from_millis(100) };
-        // Well below what is left just before a renewal that comes in time.
-        let failing = Duration::from_secs(self.orders.ttl).as_nanos() as u64 * 9 / 20;
         let longest = if stall { LONGEST_HOLD.as_millis() as usize - 200 } else { 60 };
         let end = from + Duration::from_millis(5 + random.below(longest) as u64).as_nanos() as u64;
         if stall && !stubborn && random.below(2) == 0 {
@@ -232,13 +233,18 @@ impl Worker {
                 Err(cause) => break Some(cause),
             }
             let now = self.now();
-            let hangs_on = stubborn && valid.saturating_sub(now) < failing;
-            if (now >= end && !hangs_on) || self.stopped() {
+            if self.stopped() || (now >= end && !stubborn) {
                 break None;
             }
-            let step = if hangs_on { 20 } else { 50 };
-            let step =
-                Duration::from_millis(step).min(Duration::from_nanos(end.saturating_sub(now).max(5_000_000)));
+            if now >= end {
+                match race(guard.verify(), pause(ANSWER)).await {
+                    Either::Left(Ok(())) => break None,
+                    // Lost, which the next look tells, or nobody to be reached.
+                    Either::Left(Err(_)) | Either::Right(()) => {}
+                }
+            }
+            let step = Duration::from_nanos(end.saturating_sub(now));
+            let step = step.clamp(Duration::from_millis(5), Duration::from_millis(50));
             if let Either::Left(cause) = race(guard.lost().wait(), pause(step)).await {
                 break Some(cause);
             }
