@@ -20,6 +20,7 @@ mod tokens;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use leasehold::runtime::Instant;
 
@@ -53,8 +54,9 @@ pub struct Checked {
     pub undecided: usize,
 }
 
-/// Runs all checkers that look at a history.
-pub fn check(history: &History) -> Checked {
+/// Runs all checkers that look at a history. Beliefs may overlap by `tolerance`: none, unless somebody takes locks away
+/// by hand, which gives them to the next at once while the news is still on its way to the holder.
+pub fn check(history: &History, tolerance: Duration) -> Checked {
     let mut violations = Vec::new();
     let mut epochs: BTreeMap<(&str, usize), Vec<&Hold>> = BTreeMap::new();
     for hold in &history.holds {
@@ -66,10 +68,11 @@ pub fn check(history: &History) -> Checked {
         let of_lock = |entry: &&crate::history::Entry| entry.lock == *lock && entry.epoch == *epoch;
         let entries: Vec<_> = history.entries.iter().filter(of_lock).collect();
         violations.extend(overlap::check(holds, &entries));
-        violations.extend(belief::check(holds));
+        violations.extend(belief::check(holds, tolerance));
         violations.extend(tokens::check_holds(holds));
         violations.extend(order::check(holds, &entries));
     }
+    violations.extend(tokens::check_clients(history));
     violations.extend(tokens::check_writes(history));
     // A restore takes back what was answered: no order explains that.
     let operations = if history.restores.is_empty() { &history.operations[..] } else { &[] };
@@ -143,6 +146,7 @@ mod made {
             key: key.to_owned(),
             created: Revision::new(created),
             removed,
+            removed_at: None,
             epoch: 0,
         }
     }
@@ -152,7 +156,7 @@ mod made {
     }
 
     pub(super) fn broken(history: &History) -> Vec<Promise> {
-        check(history).violations.into_iter().map(|violation| violation.promise).collect()
+        check(history, Duration::ZERO).violations.into_iter().map(|violation| violation.promise).collect()
     }
 
     /// Two holds, the second queued while the first was held, in good order.

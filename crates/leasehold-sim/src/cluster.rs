@@ -239,7 +239,7 @@ impl State {
 
     /// Appends to the log, and has all that are in step apply it. Gives its place.
     fn commit(&mut self, now: Instant, command: Command) -> usize {
-        self.truth.apply(now, &command, self.members.iter().any(|member| member.dead));
+        self.truth.apply(now, &command);
         let at = self.log.len();
         self.log.push(command);
         for member in 0..self.members.len() {

@@ -13,6 +13,7 @@ mod clock;
 mod core;
 mod node;
 mod random;
+mod tasks;
 mod timer;
 mod trace;
 
@@ -109,7 +110,7 @@ impl Seeded {
             let Some((id, waker_of, task)) = self.next_step() else { continue };
             if id == main {
                 if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                    self.core.lock().tasks.remove(&main);
+                    self.core.lock().tasks.remove(main);
                     return value;
                 }
             } else if let Some(mut task) = task {
@@ -159,10 +160,10 @@ impl Seeded {
             );
         }
         let now = state.now;
-        let slot = state.tasks.get_mut(&id)?;
+        let slot = state.tasks.get_mut(id)?;
         if slot.stopped {
             // Stopped at its await point: dropped here, from the executor, as on a real one.
-            let stopped = state.tasks.remove(&id);
+            let stopped = state.tasks.remove(id);
             drop(state);
             drop(stopped);
             return None;
@@ -190,7 +191,7 @@ impl Drop for Seeded {
     fn drop(&mut self) {
         self.core.lock().closed = true;
         // One by one, with no lock held: the end of one may stop others.
-        let next = || self.core.lock().tasks.pop_first();
+        let next = || self.core.lock().tasks.pop();
         while let Some(slot) = next() {
             drop(slot);
         }

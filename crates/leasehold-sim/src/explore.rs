@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::runtime::Instant as VirtualInstant;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::check::Violation;
 use crate::fault::Weights;
@@ -108,7 +109,7 @@ pub fn search(search: &Search) -> Found {
     let (next, stop) = (AtomicU64::new(search.first), AtomicBool::new(false));
     let (found, end) = (Mutex::new(Found::default()), Instant::now() + search.time);
     let look = || {
-        let begun = Instant::now();
+        let begun = processor_time();
         loop {
             let seed = next.fetch_add(1, Ordering::SeqCst);
             let over = seed - search.first >= search.seeds || Instant::now() >= end;
@@ -128,7 +129,7 @@ pub fn search(search: &Search) -> Found {
             }
         }
         if let Ok(mut found) = found.lock() {
-            found.worked += begun.elapsed();
+            found.worked += processor_time().saturating_sub(begun);
         }
     };
     thread::scope(|scope| {
@@ -137,6 +138,12 @@ pub fn search(search: &Search) -> Found {
         }
     });
     found.into_inner().unwrap_or_default()
+}
+
+/// What this thread has had of a processor, whatever else that did.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// A failing plan told in full: what broke, the fewest faults that still do, and how it came about.

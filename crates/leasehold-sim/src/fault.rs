@@ -174,6 +174,11 @@ impl Weights {
         self.0.get(&kind).is_some_and(|weight| *weight > 0)
     }
 
+    /// Whether nothing but these can come.
+    pub fn within(&self, kinds: &[Kind]) -> bool {
+        self.0.iter().all(|(kind, weight)| *weight == 0 || kinds.contains(kind))
+    }
+
     /// A plan for so long, with a fault about every `gap`.
     pub fn draw(&self, seed: u64, length: Duration, gap: Duration) -> Vec<Fault> {
         let mut random = Random::new(seed ^ 0x5eed_fa17);

@@ -32,6 +32,8 @@ pub struct Entry {
     pub created: Revision,
     /// The revision that removed it, by whatever means; `None` if it still stands.
     pub removed: Option<Revision>,
+    /// When it was removed; `None` if it was not, or if that was not taken down.
+    pub removed_at: Option<Instant>,
     /// How many restores from backup came before it: revisions compare within one epoch.
     pub epoch: usize,
 }

@@ -14,6 +14,7 @@ pub mod explore;
 pub mod fault;
 pub mod field;
 pub mod history;
+pub mod mutant;
 pub mod run;
 pub mod shrink;
 pub mod timeline;

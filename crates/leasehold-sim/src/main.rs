@@ -37,6 +37,9 @@ struct Args {
     /// List the kinds of faults.
     #[arg(long)]
     list_faults: bool,
+    /// Say only what is broken, without the story.
+    #[arg(long)]
+    brief: bool,
     /// Threads; by default as many as there are processors.
     #[arg(long)]
     threads: Option<usize>,
@@ -123,7 +126,11 @@ fn many(args: &Args, weights: Weights, time: Duration) -> ExitCode {
     match &found.failure {
         None => ExitCode::SUCCESS,
         Some((plan, violations)) => {
-            println!("\n{}", tell(plan, violations));
+            if args.brief {
+                violations.iter().for_each(|violation| println!("{violation}"));
+            } else {
+                println!("\n{}", tell(plan, violations));
+            }
             ExitCode::FAILURE
         }
     }

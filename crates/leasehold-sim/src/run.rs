@@ -1,6 +1,7 @@
 //! One run: a world made from a seed, machines that contend for locks in it, faults, and what the checkers say.
 
 mod distress;
+mod foreign;
 mod recorder;
 mod register;
 mod worker;
@@ -10,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use leasehold::etcd::Etcd;
+use leasehold::mvcc::Revision;
 use leasehold::runtime::{Instant, Runtime, before};
 use leasehold::{Mutex, Session, Ttl};
 use leasehold_testbed::join;
@@ -22,7 +24,12 @@ use worker::Machine;
 use crate::check::{self, Promise, Violation};
 use crate::cluster::Cluster;
 use crate::executor::{ClockError, Random, Seeded, SeededHandle};
-use crate::fault::{Fault, Weights};
+use crate::fault::{Fault, Kind, Weights};
+use crate::history::History;
+
+/// How long the news of a lock taken away by hand may be on its way on a good network: a hold must last for 50 ms to be
+/// watched, and then a few messages and a look decide.
+const NEWS: Duration = Duration::from_millis(150);
 
 /// What a run is made of; with its seed it decides everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +48,10 @@ pub struct Plan {
     pub skew: u64,
     /// Whether clocks stand still in suspension, as those of the library must not.
     pub clocks_stop: bool,
+    /// How soon a lock that is given up must be the next one's, where no fault can hold that up.
+    pub prompt: Option<Duration>,
+    /// By how much beliefs may overlap.
+    pub tolerance: Duration,
     /// What goes wrong and when.
     pub faults: Vec<Fault>,
 }
@@ -49,6 +60,8 @@ impl Plan {
     /// Contended: eight machines and two locks for two minutes, with a fault every 700 ms or so.
     pub fn contended(seed: u64, weights: &Weights) -> Self {
         let length = Duration::from_secs(120);
+        let by_hand = weights.has(Kind::RevokeLease) || weights.has(Kind::DeleteKey);
+        let prompt = weights.within(&[Kind::WatchRounds, Kind::Fragments]);
         Self {
             seed,
             length,
@@ -57,6 +70,8 @@ impl Plan {
             ttl: 5,
             skew: 20_000,
             clocks_stop: false,
+            prompt: prompt.then_some(Duration::from_millis(1500)),
+            tolerance: if by_hand { NEWS } else { Duration::ZERO },
             faults: weights.draw(seed, length, Duration::from_millis(700)),
         }
     }
@@ -112,6 +127,7 @@ struct Run<'a> {
     recorder: Recorder,
     register: Register,
     machines: Vec<Machine>,
+    foreign: foreign::Stop,
     born: usize,
 }
 
@@ -122,8 +138,11 @@ impl<'a> Run<'a> {
         let cluster = Cluster::new(seeded, 3, |at| clocks[at]);
         let world = seeded.notes();
         let register = Register::new(world.clone(), recorder.clone());
-        let mut run =
-            Self { seeded, plan, world, cluster, recorder, register, machines: Vec::new(), born: 0 };
+        let node = seeded.node("foreign", ClockError::NONE);
+        let (remote, _) = cluster.client(&node);
+        let foreign = foreign::Foreign::start(node, remote, &recorder, plan.locks, plan.ttl);
+        let machines = Vec::new();
+        let mut run = Self { seeded, plan, world, cluster, recorder, register, machines, foreign, born: 0 };
         for number in 0..plan.machines {
             let machine = run.machine(number, clock(plan, &mut random));
             run.machines.push(machine);
@@ -135,7 +154,7 @@ impl<'a> Run<'a> {
     fn machine(&mut self, number: usize, clock: ClockError) -> Machine {
         self.born += 1;
         let node = self.seeded.node(format!("m{number}.{}", self.born), clock);
-        Machine::new(number, node, &self.cluster, &self.recorder, &self.register, self.plan)
+        Machine::new(node, &self.cluster, &self.recorder, &self.register, self.plan)
     }
 
     fn play(mut self) -> Outcome {
@@ -171,6 +190,9 @@ impl<'a> Run<'a> {
                     format!("{} is still at: {}", machine.name(), machine.doing()),
                 );
             }
+        }
+        if before(&self.world, end, self.foreign.finish()).await.is_none() {
+            self.recorder.violation(Promise::Progress, "the foreign contender waits in vain".to_owned());
         }
         let node = self.seeded.node("late", ClockError::NONE);
         let (remote, _) = self.cluster.client(&node);
@@ -221,8 +243,13 @@ impl<'a> Run<'a> {
         let mut history = self.recorder.history();
         history.entries = self.cluster.with_truth(|truth| truth.entries().to_vec());
         let mut violations = self.recorder.violations();
-        let checked = check::check(&history);
+        let checked = check::check(&history, self.plan.tolerance);
         violations.extend(checked.violations);
+        violations.extend(self.plan.prompt.and_then(|within| late_hand_over(&history, within)));
+        if self.plan.faults.is_empty() && !self.recorder.losses().is_empty() {
+            let what = format!("holds were lost for no reason: {:?}", self.recorder.losses());
+            violations.push(Violation { promise: Promise::Progress, at: self.world.true_now(), what });
+        }
         Outcome {
             violations,
             operations: (history.operations.len() as u64, checked.undecided as u64),
@@ -232,6 +259,26 @@ impl<'a> Run<'a> {
             ..Outcome::default()
         }
     }
+}
+
+/// (e), more sharply: whoever waited already when the lock was given up has it soon.
+fn late_hand_over(history: &History, within: Duration) -> Option<Violation> {
+    let removals =
+        history.entries.iter().filter_map(|entry| Some((&entry.lock, entry.removed?, entry.removed_at?)));
+    let removals: Vec<_> = removals.collect();
+    // Whoever believes in nothing waits in a way of its own.
+    history.holds.iter().filter(|hold| hold.until > hold.from).find_map(|hold| {
+        // The removal that made way for it.
+        let way = |removal: &&(&String, Revision, Instant)| {
+            *removal.0 == hold.lock && removal.1 > hold.created && removal.1 <= hold.proven
+        };
+        let (_, _, free) = removals.iter().filter(way).max_by_key(|removal| removal.1)?;
+        let late = hold.from.since(*free);
+        (late > within).then(|| {
+            let what = format!("{} waited in the queue and got {} {late:?} late", hold.client, hold.lock);
+            Violation { promise: Promise::Progress, at: hold.from, what }
+        })
+    })
 }
 
 /// A clock with any offset, and a rate within what the plan allows.

@@ -70,6 +70,14 @@ fn breaks_belief_alone(seeds: std::ops::Range<u64>, weights: &Weights) {
     }
 }
 
+fn gives_the_lock_away(weights: &Weights) {
+    assert_eq!(broken(0..8, weights), []);
+    let at_once = |seed| Plan { tolerance: Duration::ZERO, ..plan(seed, weights) };
+    let violations: Vec<_> = (0..8).flat_map(|seed| run(&at_once(seed)).violations).collect();
+    assert!(!violations.is_empty());
+    assert!(violations.iter().all(|violation| violation.promise == Promise::BeliefOverlap));
+}
+
 #[test]
 fn with_clocks_beyond_the_margin_two_may_believe_to_hold_and_tokens_still_rise() {
     let weights = Weights::only([Kind::WildClock]).with(Kind::PauseClient, 1).with(Kind::IsolateClient, 3);
@@ -77,13 +85,13 @@ fn with_clocks_beyond_the_margin_two_may_believe_to_hold_and_tokens_still_rise()
 }
 
 #[test]
-fn a_lease_revoked_by_hand_gives_the_lock_away_at_once_and_tokens_still_rise() {
-    breaks_belief_alone(0..4, &Weights::only([Kind::RevokeLease]));
+fn a_lease_revoked_by_hand_gives_the_lock_away_at_once_and_the_loss_is_told_soon() {
+    gives_the_lock_away(&Weights::only([Kind::RevokeLease]));
 }
 
 #[test]
-fn a_key_deleted_by_hand_gives_the_lock_away_at_once_and_tokens_still_rise() {
-    breaks_belief_alone(0..4, &Weights::only([Kind::DeleteKey]));
+fn a_key_deleted_by_hand_gives_the_lock_away_at_once_and_the_loss_is_told_soon() {
+    gives_the_lock_away(&Weights::only([Kind::DeleteKey]));
 }
 
 #[test]

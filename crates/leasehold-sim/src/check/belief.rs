@@ -1,10 +1,12 @@
 //! (b): no two clients believe to hold a lock at one instant.
 
+use std::time::Duration;
+
 use super::{Promise, Violation, named};
 use crate::history::Hold;
 
 /// `holds` of one lock.
-pub(super) fn check(holds: &[&Hold]) -> Vec<Violation> {
+pub(super) fn check(holds: &[&Hold], tolerance: Duration) -> Vec<Violation> {
     let mut by_time: Vec<&&Hold> = holds.iter().filter(|hold| hold.from < hold.until).collect();
     by_time.sort_by_key(|hold| hold.from);
     let mut violations = Vec::new();
@@ -12,9 +14,9 @@ pub(super) fn check(holds: &[&Hold]) -> Vec<Violation> {
     let mut furthest: Option<&Hold> = None;
     for hold in by_time {
         if let Some(other) = furthest
-            && other.until > hold.from
+            && let both = other.until.min(hold.until).since(hold.from)
+            && both > tolerance
         {
-            let both = other.until.min(hold.until).since(hold.from);
             violations.push(Violation {
                 promise: Promise::BeliefOverlap,
                 at: hold.from,

@@ -36,6 +36,22 @@ pub(super) fn check_holds(holds: &[&Hold]) -> Vec<Violation> {
     violations
 }
 
+/// One client is never given a token that is not above all it was given before, restores from backup included.
+pub(super) fn check_clients(history: &History) -> Vec<Violation> {
+    let mut last: BTreeMap<(&str, &str), &Hold> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for hold in &history.holds {
+        if let Some(before) = last.insert((&hold.client, &hold.lock), hold)
+            && before.token >= hold.token
+            && before.until <= hold.from
+        {
+            let what = format!("{} came after its own {}", named(hold), named(before));
+            violations.push(Violation { promise: Promise::Tokens, at: hold.from, what });
+        }
+    }
+    violations
+}
+
 /// Writes in the order in which they came.
 pub(super) fn check_writes(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -73,6 +89,17 @@ mod tests {
         assert!(broken(&history).contains(&Promise::Tokens));
         history.holds[1].token -= 1;
         assert!(broken(&history).contains(&Promise::Tokens));
+    }
+
+    #[test]
+    fn a_client_is_never_given_a_lower_token_not_even_after_a_restore() {
+        let mut history = good();
+        history.holds[1].token = 1;
+        history.entries[1].epoch = 1;
+        history.restores.push(at(10));
+        assert_eq!(broken(&history), []);
+        history.holds[1].client = history.holds[0].client.clone();
+        assert_eq!(broken(&history), [Promise::Tokens]);
     }
 
     #[test]

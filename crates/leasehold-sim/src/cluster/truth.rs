@@ -48,13 +48,13 @@ impl Truth {
             .unwrap_or_default()
     }
 
-    pub(super) fn apply(&mut self, _now: Instant, command: &Command, _degraded: bool) {
+    pub(super) fn apply(&mut self, now: Instant, command: &Command) {
         let outcome = self.store.apply(command.clone(), Instant::ZERO);
         for commit in outcome.commits {
             for event in commit.events {
                 match event.kind {
                     EventKind::Put => self.stands(event.kv.key, event.kv.create_revision),
-                    EventKind::Delete => self.is_gone(&event.kv.key, commit.revision),
+                    EventKind::Delete => self.is_gone(&event.kv.key, commit.revision, now),
                 }
             }
         }
@@ -66,7 +66,7 @@ impl Truth {
         self.standing.clear();
         self.epoch += 1;
         for command in log {
-            self.apply(Instant::ZERO, command, false);
+            self.apply(Instant::ZERO, command);
         }
     }
 
@@ -83,14 +83,16 @@ impl Truth {
             key: key.to_string(),
             created,
             removed: None,
+            removed_at: None,
             epoch: self.epoch,
         });
         self.standing.insert(key, self.entries.len() - 1);
     }
 
-    fn is_gone(&mut self, key: &Key, at: Revision) {
+    fn is_gone(&mut self, key: &Key, revision: Revision, at: Instant) {
         if let Some(entry) = self.standing.remove(key) {
-            self.entries[entry].removed = Some(at);
+            self.entries[entry].removed = Some(revision);
+            self.entries[entry].removed_at = Some(at);
         }
     }
 }

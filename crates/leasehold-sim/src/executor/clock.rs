@@ -41,8 +41,16 @@ struct Line {
 
 impl Line {
     fn at(&self, now: Instant) -> Instant {
-        let passed = now.since(self.since).as_nanos() * u128::from(self.rate) / u128::from(MILLION);
-        self.shown + nanos(passed)
+        if self.rate == MILLION {
+            return self.shown + now.since(self.since);
+        }
+        let passed = now.as_nanos().saturating_sub(self.since.as_nanos());
+        // Wide numbers cost much more, and are needed for passages of hours only.
+        let passed = match passed.checked_mul(self.rate) {
+            Some(product) => product / MILLION,
+            None => narrow(u128::from(passed) * u128::from(self.rate) / u128::from(MILLION)),
+        };
+        self.shown + Duration::from_nanos(passed)
     }
 }
 
@@ -71,8 +79,12 @@ impl Clock {
         if line.rate == 0 {
             return Instant::NEVER;
         }
-        let passed = own.since(line.shown).as_nanos() * u128::from(MILLION);
-        line.since + nanos(passed.div_ceil(u128::from(line.rate)))
+        let passed = own.as_nanos() - line.shown.as_nanos();
+        let passed = match passed.checked_mul(MILLION) {
+            Some(product) => product.div_ceil(line.rate),
+            None => narrow((u128::from(passed) * u128::from(MILLION)).div_ceil(u128::from(line.rate))),
+        };
+        line.since + Duration::from_nanos(passed)
     }
 
     pub(super) fn set_rate(&mut self, now: Instant, ppm: i64) {
@@ -102,8 +114,8 @@ fn rate_of(ppm: i64) -> u64 {
     MILLION.saturating_add_signed(ppm).max(1)
 }
 
-fn nanos(nanos: u128) -> Duration {
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+fn narrow(nanos: u128) -> u64 {
+    u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

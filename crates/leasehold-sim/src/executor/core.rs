@@ -1,6 +1,5 @@
 //! The executor's state: who is ready, who waits for what, and what time it is.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
 use std::thread::{self, ThreadId};
@@ -10,6 +9,7 @@ use leasehold::runtime::Instant;
 
 use super::node::{NodeId, NodeState};
 use super::random::Random;
+use super::tasks::{Slot, Tasks};
 use super::trace::Trace;
 
 /// Whose work a task does.
@@ -31,8 +31,7 @@ pub(super) struct State {
     pub(super) seed: u64,
     pub(super) picks: Random,
     pub(super) nodes: Vec<NodeState>,
-    pub(super) tasks: BTreeMap<u64, Slot>,
-    next_task: u64,
+    pub(super) tasks: Tasks,
     pub(super) ready: Vec<u64>,
     pub(super) trace: Trace,
     pub(super) polls_now: u64,
@@ -41,26 +40,13 @@ pub(super) struct State {
     pub(super) closed: bool,
 }
 
-pub(super) struct Slot {
-    pub(super) name: &'static str,
-    node: NodeId,
-    duty: Duty,
-    /// Away while it is polled; always away for `main`.
-    pub(super) future: Option<BoxFuture<'static, ()>>,
-    pub(super) waker: Waker,
-    pub(super) queued: bool,
-    pub(super) stopped: bool,
-    pub(super) polls: u64,
-    pub(super) polled_at: Instant,
-}
-
 impl State {
     pub(super) fn node_time(&self, node: NodeId) -> Instant {
         self.nodes[node.0].clock.at(self.now)
     }
 
     fn queue(&mut self, id: u64) {
-        if let Some(slot) = self.tasks.get_mut(&id).filter(|slot| !slot.queued) {
+        if let Some(slot) = self.tasks.get_mut(id).filter(|slot| !slot.queued) {
             slot.queued = true;
             let (node, duty) = (&mut self.nodes[slot.node.0], slot.duty);
             if node.may_run(duty) { self.ready.push(id) } else { node.held.push(id) }
@@ -72,7 +58,7 @@ impl State {
         while !self.ready.is_empty() {
             let pick = self.picks.below(self.ready.len());
             let id = self.ready.swap_remove(pick);
-            let Some(slot) = self.tasks.get_mut(&id) else { continue };
+            let Some(slot) = self.tasks.get_mut(id) else { continue };
             let (node, duty) = (&mut self.nodes[slot.node.0], slot.duty);
             if node.may_run(duty) {
                 slot.queued = false;
@@ -93,13 +79,18 @@ impl State {
     /// When the next timer of any node that runs is due, in true time.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let running = self.nodes.iter().filter(|node| !node.is_stopped() && !node.dead);
-        running.filter_map(|node| Some(node.clock.true_time(node.timers.next_due()?))).min()
+        running.map(NodeState::next_due).min()
     }
 
     pub(super) fn take_due(&mut self) -> Vec<Waker> {
         let now = self.now;
         let running = self.nodes.iter_mut().filter(|node| !node.is_stopped() && !node.dead);
-        running.flat_map(|node| node.timers.take_due(node.clock.at(now))).collect()
+        let mut wakers = Vec::new();
+        for node in running.filter(|node| node.next_due() <= now) {
+            node.timers.take_due(node.clock.at(now), &mut wakers);
+            node.due.set(None);
+        }
+        wakers
     }
 
     pub(super) fn waiting(&self) -> String {
@@ -108,11 +99,11 @@ impl State {
             let stopped = if node.may_run(slot.duty) { "" } else { " (stopped)" };
             format!("  {}{stopped}: {}: polled {} times, last at {at:?}", node.name, slot.name, slot.polls)
         };
-        self.tasks.values().map(line).collect::<Vec<_>>().join("\n")
+        self.tasks.iter().map(|(_, slot)| line(slot)).collect::<Vec<_>>().join("\n")
     }
 
     pub(super) fn task_names(&self, of: impl Fn(NodeId) -> bool) -> Vec<&'static str> {
-        self.tasks.values().filter(|slot| of(slot.node)).map(|slot| slot.name).collect()
+        self.tasks.iter().map(|(_, slot)| slot).filter(|slot| of(slot.node)).map(|slot| slot.name).collect()
     }
 }
 
@@ -123,8 +114,7 @@ impl Core {
             seed,
             picks: Random::new(seed),
             nodes: vec![world],
-            tasks: BTreeMap::new(),
-            next_task: 0,
+            tasks: Tasks::default(),
             ready: Vec::new(),
             trace: Trace::default(),
             polls_now: 0,
@@ -147,10 +137,10 @@ impl Core {
         future: Option<BoxFuture<'static, ()>>,
     ) -> (u64, Waker) {
         let mut state = self.lock();
-        let id = state.next_task;
-        state.next_task += 1;
+        let id = state.tasks.next_id();
         let waker = Waker::from(Arc::new(TaskWaker { id, core: Arc::downgrade(self) }));
         if state.closed || state.nodes[node.0].dead {
+            state.tasks.give_back(id);
             drop(state);
             drop(future);
             return (id, waker);
@@ -182,10 +172,10 @@ impl Core {
     ) -> Option<BoxFuture<'static, ()>> {
         let mut state = self.lock();
         if ended {
-            state.tasks.remove(&id);
+            state.tasks.remove(id);
             return Some(task);
         }
-        match state.tasks.get_mut(&id) {
+        match state.tasks.get_mut(id) {
             Some(slot) => {
                 slot.future = Some(task);
                 None
@@ -196,7 +186,7 @@ impl Core {
 
     pub(super) fn stop(&self, id: u64) {
         let mut state = self.lock();
-        if let Some(slot) = state.tasks.get_mut(&id) {
+        if let Some(slot) = state.tasks.get_mut(id) {
             slot.stopped = true;
             state.queue(id);
         }
@@ -207,8 +197,8 @@ impl Core {
         // One by one, with no lock held: the end of one may stop others.
         let next = || {
             let mut state = self.lock();
-            let id = state.tasks.iter().find(|(_, slot)| slot.node == node).map(|(id, _)| *id)?;
-            state.tasks.remove(&id)
+            let id = state.tasks.iter().find(|(_, slot)| slot.node == node).map(|(id, _)| id)?;
+            state.tasks.remove(id)
         };
         while let Some(slot) = next() {
             drop(slot);
@@ -226,7 +216,7 @@ impl Wake for TaskWaker {
         let Some(core) = self.core.upgrade() else { return };
         let mut state = core.lock();
         if thread::current().id() != core.thread {
-            state.woken_from = state.tasks.get(&self.id).map(|slot| slot.name).or(state.woken_from);
+            state.woken_from = state.tasks.get(self.id).map(|slot| slot.name).or(state.woken_from);
         }
         state.queue(self.id);
     }

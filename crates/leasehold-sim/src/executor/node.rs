@@ -1,5 +1,6 @@
 //! A machine of its own in the simulated world: its tasks, its clock, and what befalls it.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(super) struct NodeState {
     pub(super) name: String,
     pub(super) clock: Clock,
     pub(super) timers: Timers,
+    /// When, in true time, the next timer is due, as long as neither it nor the clock has changed.
+    pub(super) due: Cell<Option<Instant>>,
     pub(super) draws: Random,
     /// How often it was stopped and not yet let go on.
     stopped: u32,
@@ -37,7 +40,18 @@ pub(super) struct NodeState {
 impl NodeState {
     pub(super) fn new(name: String, error: ClockError, draws: Random) -> Self {
         let (clock, timers) = (Clock::new(error), Timers::default());
-        Self { name, clock, timers, draws, stopped: 0, blocked: 0, dead: false, held: Vec::new() }
+        let (due, held) = (Cell::new(None), Vec::new());
+        Self { name, clock, timers, due, draws, stopped: 0, blocked: 0, dead: false, held }
+    }
+
+    /// When the next timer is due, in true time; never if there is none.
+    pub(super) fn next_due(&self) -> Instant {
+        if let Some(due) = self.due.get() {
+            return due;
+        }
+        let due = self.timers.next_due().map_or(Instant::NEVER, |own| self.clock.true_time(own));
+        self.due.set(Some(due));
+        due
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -97,6 +111,7 @@ impl Node {
         let mut state = self.core.lock();
         let now = state.now;
         state.nodes[self.id.0].clock.set_rate(now, ppm);
+        state.nodes[self.id.0].due.set(None);
     }
 
     /// Stops all its tasks while its clock runs on: SIGSTOP, a pause by the host, a long collection of garbage.
@@ -115,6 +130,7 @@ impl Node {
         let now = state.now;
         let node = &mut state.nodes[self.id.0];
         node.clock.suspend(now);
+        node.due.set(None);
         node.stopped += 1;
     }
 
@@ -123,6 +139,7 @@ impl Node {
         let mut state = self.core.lock();
         let now = state.now;
         state.nodes[self.id.0].clock.resume(now);
+        state.nodes[self.id.0].due.set(None);
         state.go_on(self.id, |node| &mut node.stopped);
     }
 

@@ -23,12 +23,10 @@ impl Timers {
         self.set.first_key_value().map(|((at, _), _)| *at)
     }
 
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
-        let mut due = Vec::new();
+    pub(super) fn take_due(&mut self, now: Instant, due: &mut Vec<Waker>) {
         while let Some(entry) = self.set.first_entry().filter(|entry| entry.key().0 <= now) {
             due.push(entry.remove());
         }
-        due
     }
 }
 
@@ -57,12 +55,16 @@ impl Future for Sleep {
         }
         // A sleep without end sets no timer, or a deadlock would pass for a long wait.
         if self.at < Instant::NEVER {
-            let timers = &mut state.nodes[self.node.0].timers;
+            let node = &mut state.nodes[self.node.0];
+            let timers = &mut node.timers;
             let timer = *self.timer.get_or_insert_with(|| {
                 timers.next += 1;
                 timers.next
             });
-            timers.set.insert((self.at, timer), context.waker().clone());
+            if timers.next_due().is_none_or(|first| self.at < first) {
+                node.due.set(None);
+            }
+            node.timers.set.insert((self.at, timer), context.waker().clone());
         }
         Poll::Pending
     }
@@ -71,7 +73,12 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            self.core.lock().nodes[self.node.0].timers.set.remove(&(self.at, timer));
+            let mut state = self.core.lock();
+            let node = &mut state.nodes[self.node.0];
+            if node.timers.next_due() == Some(self.at) {
+                node.due.set(None);
+            }
+            node.timers.set.remove(&(self.at, timer));
         }
     }
 }

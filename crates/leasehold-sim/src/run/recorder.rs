@@ -9,7 +9,7 @@ use leasehold::{Guard, LossCause};
 
 use crate::check::{Promise, Violation};
 use crate::executor::{Node, SeededHandle};
-use crate::history::{End, History, Hold, Operation, Write};
+use crate::history::{End, History, Hold, Operation, Step, Write};
 
 /// One line of the story.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,12 @@ impl Recorder {
         self.world.sleep_until(self.world.now() + duration).await;
     }
 
+    /// A hold of somebody who believes in nothing.
+    pub(super) fn foreign(&self, hold: Hold) {
+        self.note("foreign", &format!("holds {} by {} ({})", hold.lock, hold.token, hold.key));
+        self.lock().history.holds.push(hold);
+    }
+
     pub(super) fn violation(&self, promise: Promise, what: String) {
         let violation = Violation { promise, at: self.world.true_now(), what };
         self.lock().violations.push(violation);
@@ -66,8 +72,23 @@ impl Recorder {
         self.lock().history.writes.push(write);
     }
 
-    pub(super) fn operation(&self, operation: Operation) {
-        self.lock().history.operations.push(operation);
+    /// An operation begins. Until more is known its outcome is not: whoever asked may be killed before the answer.
+    pub(super) fn calls(&self, client: &str, key: &str, step: Step) -> usize {
+        let called = self.world.true_now();
+        let (client, key) = (client.to_owned(), key.to_owned());
+        let mut state = self.lock();
+        state.history.operations.push(Operation { client, key, called, answered: None, step });
+        state.history.operations.len() - 1
+    }
+
+    /// What came of it: the answer, or that it was certainly not carried out.
+    pub(super) fn answered(&self, operation: usize, answer: Option<Step>) {
+        let now = self.world.true_now();
+        let mut state = self.lock();
+        let operation = &mut state.history.operations[operation];
+        operation.answered = Some(now);
+        // What was not carried out read something, and what that was is not known.
+        operation.step = answer.unwrap_or(Step::Read(None));
     }
 
     pub(super) fn restored(&self) {

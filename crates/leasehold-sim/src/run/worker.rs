@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold::etcd::Etcd;
 use leasehold::mvcc::{LeaseId, PutRequest, Txn};
 use leasehold::runtime::Runtime;
-use leasehold::{Error, EtcdExt, Guard, LockName, Mutex, Remote, Session, Ttl};
+use leasehold::{Error, EtcdExt, Guard, LockName, LossCause, Mutex, Remote, Session, Ttl};
 use tokio::sync::Notify;
 
 use super::Plan;
@@ -18,7 +18,7 @@ use super::recorder::{Held, Recorder};
 use super::register::Register;
 use crate::cluster::Cluster;
 use crate::executor::{Node, SeededHandle};
-use crate::history::{Operation, Step};
+use crate::history::Step;
 
 /// Tasks that share a machine's session.
 const TASKS: usize = 2;
@@ -26,8 +26,9 @@ const TASKS: usize = 2;
 /// Plain operations of one machine at most: what decides whether they are linearizable takes long for many.
 const OPERATIONS: usize = 12;
 
+/// Each lock's name begins with the one before and a slash: the keys of one stand among the other's.
 pub(super) fn lock_name(lock: usize) -> LockName {
-    format!("lock{lock}").parse().expect("a lock's name")
+    format!("lock{}", "/nested".repeat(lock)).parse().expect("a lock's name")
 }
 
 pub(super) struct Machine {
@@ -53,7 +54,6 @@ struct Shared {
 
 impl Machine {
     pub(super) fn new(
-        number: usize,
         node: Node,
         cluster: &Cluster,
         recorder: &Recorder,
@@ -62,7 +62,7 @@ impl Machine {
     ) -> Self {
         let (remote, wire) = cluster.client(&node);
         let shared = Shared {
-            name: format!("m{number}"),
+            name: node.name(),
             runtime: node.notes(),
             node: node.clone(),
             remote,
@@ -166,6 +166,16 @@ impl Shared {
             }
             self.sleep(self.draw(60)).await;
         }
+        // Whatever happened, a machine that lives can hold a lock again.
+        let name = lock_name(task % self.plan.locks);
+        while let Err(error) = self.once_more(task, &session, &name).await {
+            self.note(&format!("got {error}"));
+            if matches!(error.loss(), Some(LossCause::Restored | LossCause::ClusterChanged)) {
+                // A session that has seen more than the cluster now knows takes no locks any more, and says so.
+                break;
+            }
+            self.sleep(100 + self.draw(200)).await;
+        }
         self.does(task, "closing".to_owned());
         if self.running.fetch_sub(1, Ordering::SeqCst) == 1 {
             // Its outcome may be unknown; then the lease dies by itself.
@@ -175,6 +185,14 @@ impl Shared {
         }
         self.does(task, "ended".to_owned());
         self.ended.notify_waiters();
+    }
+
+    async fn once_more(&self, task: usize, session: &Session, name: &LockName) -> Result<(), Error> {
+        self.does(task, format!("lock {name} a last time"));
+        let guard = Mutex::new(session, name.clone()).lock().await?;
+        let held = self.recorder.hold(&self.node, &self.name, guard);
+        held.release().await;
+        Ok(())
     }
 
     async fn turn(&self, task: usize, session: &Session) -> Result<(), Error> {
@@ -262,41 +280,34 @@ impl Shared {
         }
         let key = format!("register{}", self.draw(3));
         let value = format!("{}-{}", self.name, self.draw(1 << 40));
-        let called = self.runtime.true_now();
-        let (step, outcome) = match self.draw(4) {
-            0 => {
-                let read = self.remote.get(key.clone()).await;
-                let value = read.map(|kv| kv.map(|kv| String::from_utf8_lossy(&kv.value).into_owned()));
-                let outcome = value.as_ref().map(drop).map_err(is_unknown);
-                (Step::Read(value.ok()), outcome)
+        let asked = match self.draw(4) {
+            0 => Step::Read(None),
+            1 => Step::Put(value),
+            2 => Step::Delete(None),
+            _ => Step::CompareAndPut { expected: None, new: value, done: None },
+        };
+        let call = self.recorder.calls(&self.name, &key, asked.clone());
+        let told = match asked {
+            Step::Read(_) => self
+                .remote
+                .get(key)
+                .await
+                .map(|kv| Step::Read(Some(kv.map(|kv| String::from_utf8_lossy(&kv.value).into_owned())))),
+            Step::Put(value) => {
+                self.remote.put(key, value.clone(), LeaseId::NONE).await.map(|_| Step::Put(value))
             }
-            1 => {
-                let put = self.remote.put(key.clone(), value.clone(), LeaseId::NONE).await;
-                (Step::Put(value), put.map(drop).map_err(|error| is_unknown(&error)))
-            }
-            2 => {
-                let deleted = self.remote.delete(key.clone()).await;
-                let outcome = deleted.as_ref().map(drop).map_err(is_unknown);
-                (Step::Delete(deleted.ok()), outcome)
-            }
-            _ => {
-                let put = self.remote.put_if_not_exists(key.clone(), value.clone(), LeaseId::NONE).await;
-                let outcome = put.as_ref().map(drop).map_err(is_unknown);
-                (Step::CompareAndPut { expected: None, new: value, done: put.ok() }, outcome)
+            Step::Delete(_) => self.remote.delete(key).await.map(|deleted| Step::Delete(Some(deleted))),
+            Step::CompareAndPut { expected, new, .. } => {
+                let put = self.remote.put_if_not_exists(key, new.clone(), LeaseId::NONE).await;
+                put.map(|done| Step::CompareAndPut { expected, new, done: Some(done) })
             }
         };
-        let answered = match outcome {
-            Ok(()) => Some(self.runtime.true_now()),
-            Err(true) => None,
-            Err(false) => return,
-        };
-        self.recorder.operation(Operation { client: self.name.clone(), key, called, answered, step });
+        match told {
+            Ok(answer) => self.recorder.answered(call, Some(answer)),
+            Err(error) if error.is_outcome_unknown() => {}
+            Err(_) => self.recorder.answered(call, None),
+        }
     }
-}
-
-/// Whether what failed may have been carried out all the same.
-fn is_unknown(error: &Error) -> bool {
-    error.is_outcome_unknown()
 }
 
 /// Polls `future` so many times at most, and drops it if it has not ended by then.

@@ -1,0 +1,122 @@
+//! Clusters that are away, without a quorum, or change their leader all the time.
+
+use std::time::Duration;
+
+use leasehold::etcd::Etcd;
+use leasehold::mvcc::RangeRequest;
+
+use crate::scene::{SLACK, TTL, holds, play};
+
+#[test]
+fn a31_each_new_leader_gives_a_dead_holder_its_whole_time_anew() {
+    play(3, async |scene| {
+        let (a, b) = (scene.client("a").await, scene.client("b").await);
+        let held = a.lock("lock").await;
+        a.node.kill();
+        drop(held);
+        let waiting = b.waits("lock");
+        for step in 0..10 {
+            scene.pass(TTL * 3 / 5).await;
+            scene.cluster.move_leader((step + 1) % 3);
+            assert_eq!(scene.queued("lock"), 2, "the dead one's key stands as long as leaders change");
+        }
+        let (told, took) = scene.within(TTL + SLACK, waiting).await;
+        assert!(holds(&told.unwrap()), "{took:?}");
+    });
+}
+
+#[test]
+fn a37_without_a_quorum_the_holder_stops_and_nobody_starts() {
+    play(6, async |scene| {
+        let (a, b) = (scene.client("a").await, scene.client("b").await);
+        let held = a.lock("lock").await;
+        let waiting = b.waits("lock");
+        scene.seconds(1).await;
+        (0..2).for_each(|at| scene.cluster.freeze(at));
+        scene.pass(TTL).await;
+        assert!(!holds(&held));
+        scene.seconds(25).await;
+        (0..2).for_each(|at| scene.cluster.thaw(at));
+        assert!(waiting.await.is_err(), "a wait ends with its lease");
+        for client in [&a, &b] {
+            let (again, _) = scene.within(TTL * 2 + SLACK * 2, client.mutex("lock").lock()).await;
+            let again = again.unwrap();
+            assert!(again.token() > held.token());
+            again.release().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn c03_after_an_outage_of_any_length_one_holds_and_one_alone() {
+    for (half_ttls, seeds) in [(1, 6), (2, 6), (6, 4), (60, 2)] {
+        play(seeds, async |scene| {
+            let (a, b) = (scene.client("a").await, scene.client("b").await);
+            let held = a.lock("lock").await;
+            let waiting = b.waits("lock");
+            scene.seconds(1).await;
+            scene.outage(TTL / 2 * half_ttls).await;
+            scene.seconds(1).await;
+            let told = if holds(&held) {
+                drop(waiting);
+                None
+            } else {
+                Some(scene.within(TTL * 2 + SLACK, waiting).await.0)
+            };
+            if let Some(Ok(next)) = &told {
+                assert!(!(holds(&held) && holds(next)));
+            }
+            // Whoever was told an error comes again, and gets it.
+            drop((held, told));
+            let (again, _) = scene.within(TTL * 2 + SLACK, b.mutex("lock").lock()).await;
+            assert!(holds(&again.unwrap()));
+        });
+    }
+}
+
+#[test]
+fn d03_an_outage_of_about_the_ttl_never_makes_two() {
+    for percent in [90, 100, 110] {
+        play(60, async |scene| {
+            let (a, b) = (scene.client("a").await, scene.client("b").await);
+            let held = a.lock("lock").await;
+            let waiting = b.waits("lock");
+            let offset = scene.seeded.seed() * 37;
+            scene.pass(Duration::from_millis(500 + offset)).await;
+            scene.outage(TTL * percent / 100).await;
+            // At the instant at which the next one starts the first must have stopped.
+            if let Some(Ok(next)) =
+                leasehold::runtime::before(&scene.world, scene.now() + TTL * 2, waiting).await
+            {
+                assert!(holds(&next));
+                assert!(!holds(&held), "{percent} %");
+                assert!(next.token() > held.token());
+            }
+        });
+    }
+}
+
+#[test]
+fn d41_what_a_member_without_peers_still_shows_proves_nothing() {
+    play(9, async |scene| {
+        let (a, b) = (scene.client("a").await, scene.client("b").await);
+        let held = a.lock("lock").await;
+        scene.seconds(1).await;
+        let member = (scene.seeded.seed() % 3) as usize;
+        // The holder reaches this one alone, and it reaches nobody.
+        (0..3)
+            .filter(|at| *at != member)
+            .for_each(|at| scene.cluster.cut(Some(a.number), Some(at), true, true));
+        scene.cluster.isolate(member);
+        let waiting = b.waits("lock");
+        let (next, _) = scene.within(TTL * 2 + SLACK, waiting).await;
+        let next = next.unwrap();
+        assert!(!holds(&held) && holds(&next));
+        let stale = RangeRequest { serializable: true, ..RangeRequest::prefix("lock/") };
+        let shown = scene.within(Duration::from_secs(10), a.remote.range(stale)).await.0;
+        if let Ok(shown) = shown {
+            assert!(shown.kvs.iter().any(|kv| kv.key == *held.key()), "it still shows the first as holder");
+        }
+        assert!(scene.within(Duration::from_secs(10), held.verify()).await.0.is_err());
+    });
+}
