@@ -197,7 +197,7 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     let (mut history, faults, surprises) = recorder.finish();
     history.entries = entries;
     drop((clients, members));
-    let mut checked = check(&history);
+    let mut checked = check(&history, Duration::ZERO);
     checked.violations.extend(found);
     let report = Report {
         seed: plan.seed,

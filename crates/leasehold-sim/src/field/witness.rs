@@ -168,6 +168,8 @@ impl Story {
             key,
             created: Revision::new(created),
             removed: None,
+            // The store tells no times, and its news comes late.
+            removed_at: None,
             epoch: 0,
         });
     }
