@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod executor;
 pub mod explore;
 pub mod fault;
+pub mod field;
 pub mod history;
 pub mod mutant;
 pub mod run;
