@@ -254,10 +254,8 @@ impl Worker {
                 say(&Line::Valid { id, until: valid });
             }
         };
-        let until = match lost {
-            None => self.now(),
-            Some(_) => self.now().min(self.valid_until(&guard)),
-        };
+        // Never longer than it may count on, whenever it comes to say so: it may have been frozen meanwhile.
+        let until = self.now().min(self.valid_until(&guard));
         // Told before it is given up: from here on this task does not count on it.
         say(&Line::Ended { id, until, lost: lost.map(|cause| format!("{cause:?}")) });
         if let Err(error) = guard.release().await {
