@@ -13,6 +13,7 @@ pub mod executor;
 pub mod explore;
 pub mod fault;
 pub mod history;
+pub mod model;
 pub mod run;
 pub mod shrink;
 pub mod timeline;
