@@ -29,7 +29,7 @@ impl Protocol {
     /// A message arrives at the store, the register or a client.
     fn deliver(&self, state: &mut State, message: Message) {
         match message {
-            Message::Enter(attempt) => enter(state, attempt),
+            Message::Enter(attempt, _) => enter(state, attempt),
             Message::Look(attempt) => look(state, attempt),
             Message::Remove(attempt, created) => {
                 let bound = created.filter(|_| !self.is(Broken::RemovesByName));
@@ -112,7 +112,7 @@ impl Protocol {
                         Phase::Leaving => matches!(answer, Message::Removed(_)),
                     }
             }
-            (None, Message::Enter(attempt) | Message::RemoveDoubtful(attempt)) => {
+            (None, Message::Enter(attempt, _) | Message::RemoveDoubtful(attempt)) => {
                 !store.ended.contains(&attempt.lease)
             }
             (None, Message::Look(attempt)) => {
@@ -255,8 +255,12 @@ impl Model for Protocol {
         }
         for message in &state.network {
             steps.push(Step::Deliver(*message));
-            // Answers belong to their call: no second one reaches the client.
-            if left.duplicates > 0 && message.answers().is_none() {
+            // Answers belong to their call: no second one reaches the client. A second entry is one that it sent itself.
+            let copied = match message {
+                Message::Enter(..) => self.is(Broken::CopiesAnsweredEntries),
+                other => other.answers().is_none(),
+            };
+            if left.duplicates > 0 && copied {
                 steps.push(Step::DeliverACopy(*message));
             }
         }
@@ -270,7 +274,7 @@ impl Model for Protocol {
                 let client = &mut state.clients[usize::from(who)];
                 client.attempt.nth += 1;
                 client.phase = Phase::Entering;
-                state.network.insert(Message::Enter(client.attempt));
+                state.network.insert(Message::Enter(client.attempt, 0));
             }
             Step::SendAgain(who) => {
                 state.left.timeouts -= 1;
@@ -279,7 +283,7 @@ impl Model for Protocol {
                 let attempt = client.attempt;
                 // The answer to the first copy belongs to a call that nobody waits for.
                 state.network.retain(|message| message.answers() != Some(attempt));
-                state.network.insert(Message::Enter(attempt));
+                state.network.insert(Message::Enter(attempt, state.left.timeouts + 1));
             }
             Step::GiveUp(who) => {
                 state.left.timeouts -= 1;

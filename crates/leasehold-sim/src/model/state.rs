@@ -25,7 +25,8 @@ pub struct Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Message {
     /// IF the key is absent THEN read the queue and put it ELSE read it.
-    Enter(Attempt),
+    /// Each sending has its number: a copy may come although another one was carried out.
+    Enter(Attempt, u8),
     /// Read the own key and whoever is before it.
     Look(Attempt),
     /// Delete the key IF it is of this creation; with none known, IF it hangs on the lease.
@@ -55,9 +56,11 @@ impl Message {
             | Self::First { attempt, .. }
             | Self::Gone(attempt)
             | Self::Removed(attempt) => Some(attempt),
-            Self::Enter(_) | Self::Look(_) | Self::Remove(..) | Self::RemoveDoubtful(_) | Self::Write(..) => {
-                None
-            }
+            Self::Enter(..)
+            | Self::Look(_)
+            | Self::Remove(..)
+            | Self::RemoveDoubtful(_)
+            | Self::Write(..) => None,
         }
     }
 }

@@ -57,6 +57,11 @@ fn a_lease_used_again_while_a_late_copy_may_come_is_refuted() {
 }
 
 #[test]
+fn a_network_that_repeats_answered_entries_breaks_only_mine() {
+    refuted(Bounds { clients: 2, ..TWICE }, Broken::CopiesAnsweredEntries, ONLY_MINE);
+}
+
+#[test]
 fn a_register_that_ignores_tokens_is_refuted() {
     refuted(Bounds::SMALL, Broken::Unfenced, NO_STALE_WRITE);
 }
