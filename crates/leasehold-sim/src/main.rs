@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use leasehold_sim::explore::{Search, search, tell};
 use leasehold_sim::fault::{Kind, Weights};
+use leasehold_sim::model;
 use leasehold_sim::run::{Plan, run};
 
 /// What was asked for makes no sense.
@@ -43,6 +44,9 @@ struct Args {
     /// Threads; by default as many as there are processors.
     #[arg(long)]
     threads: Option<usize>,
+    /// Explore the protocol's model to its last state instead.
+    #[arg(long)]
+    model: bool,
 }
 
 fn main() -> ExitCode {
@@ -67,6 +71,11 @@ fn main() -> ExitCode {
             println!("{kind}{asked}\n   {}", kind.about());
         }
         return ExitCode::SUCCESS;
+    }
+    if args.model {
+        let report = model::explore(model::Bounds::FULL);
+        print!("{report}");
+        return if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let weights = match weights(&args.faults) {
         Ok(weights) => weights,
