@@ -8,8 +8,6 @@
 mod protocol;
 mod state;
 
-#![allow(clippy::disallowed_methods, reason = "how long an exploration takes is a matter of real time")]
-
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -135,6 +133,7 @@ pub fn explore_broken(bounds: Bounds, broken: Broken, expected: &[&'static str])
     check(Protocol::new(bounds, Some(broken)), expected)
 }
 
+#[allow(clippy::disallowed_methods, reason = "how long an exploration takes is a matter of real time")]
 fn check(protocol: Protocol, expected: &[&'static str]) -> Report {
     let begun = Instant::now();
     let until = if expected.is_empty() {
