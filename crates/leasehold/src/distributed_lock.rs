@@ -202,10 +202,11 @@ impl DistributedLock {
             Txn::new().when(Compare::absent(self.key.clone())).then(put).then(read.clone()).otherwise(read);
         let lost = place.lost().clone();
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        let until = runtime.now() + place.lease().granted();
         loop {
             let answer = match race(lost.wait(), place.send(txn.clone())).await {
                 Either::Left(cause) => return Err(Error::Lost { cause }),
-                Either::Right(Err(error)) if error.is_transient() => {
+                Either::Right(Err(error)) if error.is_transient() && runtime.now() < until => {
                     match race(lost.wait(), backoff.pause(&*runtime)).await {
                         Either::Left(_) => return Err(error),
                         Either::Right(()) => continue,

@@ -166,9 +166,10 @@ impl Error {
         }
     }
 
-    /// Whether the request may have been carried out although it failed here.
+    /// Whether the request may have been carried out although it failed here: no answer came, or one that makes no sense,
+    /// as from a gateway that passed the request on and spoilt the answer.
     pub fn is_outcome_unknown(&self) -> bool {
-        matches!(self.kind(), ErrorKind::OutcomeUnknown)
+        matches!(self.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Protocol)
     }
 
     /// Whether the same call may succeed later, without anything being changed by the caller.

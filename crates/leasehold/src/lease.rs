@@ -225,7 +225,8 @@ impl Lease {
     /// Adds an attempt, with a number that no other one has as long as anything of that one is there or under way.
     pub(crate) fn join(&self, name_key: impl FnOnce(u64) -> Key, lost: &Lost) -> Result<(u64, Key)> {
         let mut state = self.state.lock();
-        if let Some(cause) = state.end {
+        // A retired lease may be over at any moment.
+        if let Some(cause) = state.end.or(state.retired.then_some(LossCause::LeaseGone)) {
             return Err(Error::Lost { cause });
         }
         let number = state.free_numbers.pop().unwrap_or(state.next_number);
@@ -378,6 +379,21 @@ fn valid_until(sent: Instant, ttl: Duration) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_retired_lease_takes_no_attempt() {
+        use crate::Embedded;
+        use futures_util::FutureExt;
+
+        let etcd: Arc<dyn Etcd> = Arc::new(Embedded::start().unwrap());
+        let lineage = Arc::default();
+        let open = Lease::open(&etcd, LeaseTerms::default(), &lineage);
+        let lease = open.now_or_never().unwrap().unwrap();
+        let join = || lease.join(|number| Key::from(format!("lock/{number}")), &Lost::default());
+        join().unwrap();
+        lease.retire();
+        assert_eq!(join().unwrap_err().loss(), Some(LossCause::LeaseGone));
+    }
 
     #[test]
     fn the_deadline_counts_from_the_sending_and_keeps_a_margin() {

@@ -139,11 +139,21 @@ impl Mutex {
         queue::entries(&**self.session.etcd(), &self.name).await.map_err(|error| self.named(error))
     }
 
+    /// An attempt on the session's lease; if that was retired the moment it was had, on the next one.
+    async fn attempt(&self) -> Result<Attempt<'_>> {
+        loop {
+            let lease = self.session.lease().await?;
+            match Attempt::new(&lease, &self.name) {
+                Err(_) if !lease.is_open() => {}
+                attempt => return attempt,
+            }
+        }
+    }
+
     async fn acquire(&self) -> Result<Guard> {
         let mut again = AGAIN;
         loop {
-            let lease = self.session.lease().await?;
-            let mut attempt = Attempt::new(&lease, &self.name)?;
+            let mut attempt = self.attempt().await?;
             match attempt.queue(self.session.author()).await {
                 Err(error) if attempt.came_too_late(&error) && again.next().is_some() => {}
                 at => return attempt.into_guard(at?),
@@ -156,8 +166,8 @@ impl Mutex {
         let until = runtime.now() + at_most;
         let mut again = AGAIN;
         loop {
-            let Some(lease) = before(&*runtime, until, self.session.lease()).await else { return Ok(None) };
-            let mut attempt = Attempt::new(&lease?, &self.name)?;
+            let Some(attempt) = before(&*runtime, until, self.attempt()).await else { return Ok(None) };
+            let mut attempt = attempt?;
             match race(attempt.queue(self.session.author()), runtime.sleep_until(until)).await {
                 Either::Left(Err(error)) if attempt.came_too_late(&error) && again.next().is_some() => {}
                 Either::Left(at) => return attempt.into_guard(at?).map(Some),
@@ -172,8 +182,7 @@ impl Mutex {
     async fn attempt_now(&self) -> Result<TryLock> {
         let mut again = AGAIN;
         loop {
-            let lease = self.session.lease().await?;
-            let mut attempt = Attempt::new(&lease, &self.name)?;
+            let mut attempt = self.attempt().await?;
             match attempt.try_now(self.session.author()).await {
                 Err(error) if attempt.came_too_late(&error) && again.next().is_some() => {}
                 Err(error) => return Err(error),

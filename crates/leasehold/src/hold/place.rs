@@ -27,8 +27,8 @@ enum Stage {
     Unknown,
     /// The key was there, created at this revision.
     Standing(Revision),
-    /// The key is gone.
-    Left,
+    /// The key is gone, by a removal that was bound to its creation or, if that was never known, to the lease alone.
+    Left { bound: bool },
 }
 
 pub(crate) struct Place {
@@ -180,7 +180,7 @@ impl Place {
         let answer = self.lease.etcd().txn(self.removal()).await;
         match answer {
             Ok(answer) => {
-                self.stage = Stage::Left;
+                self.stage = Stage::Left { bound: self.created().is_some() };
                 Ok(answer.succeeded)
             }
             Err(error) => {
@@ -207,18 +207,18 @@ impl Drop for Place {
         if late_copy {
             self.lease.doubt(self.key.clone());
         }
-        if matches!(self.stage, Stage::Absent | Stage::Left) {
-            return if late_copy {
-                self.lease.part(self.number)
-            } else {
-                self.lease.part_cleanly(self.number)
-            };
-        }
         // A removal that is bound to the creation harms nobody, however late another copy of it comes. One that is bound
         // to the lease alone would remove a later attempt's key of the same name.
-        let bound = self.created().is_some();
+        let bound = match self.stage {
+            Stage::Absent | Stage::Left { bound: true } if !late_copy => {
+                return self.lease.part_cleanly(self.number);
+            }
+            Stage::Absent | Stage::Left { .. } => return self.lease.part(self.number),
+            Stage::Standing(_) => true,
+            Stage::Sending(_) | Stage::Unknown => false,
+        };
         let removal = self.removal();
-        let stage = std::mem::replace(&mut self.stage, Stage::Left);
+        let stage = std::mem::replace(&mut self.stage, Stage::Left { bound });
         let (lease, key, number) = (self.lease.clone(), self.key.clone(), self.number);
         let runtime = lease.runtime().clone();
         let job = async move {

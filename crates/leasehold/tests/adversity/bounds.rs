@@ -29,21 +29,12 @@ fn many_calls_against_a_black_hole_all_end_within_one_bound() {
         let session = open(bent, 10).await;
         hole.store(true, SeqCst);
         nap(&runtime, seconds(15)).await;
-        let began = runtime.now();
-        let tries: Vec<_> = (0..50)
-            .map(|_| {
-                let mutex = Mutex::new(&session, name("a"));
-                join(&*runtime, "try", async move { mutex.try_lock().await.map(drop) })
-            })
-            .collect();
-        for tried in tries {
-            assert!(tried.await.is_err());
-        }
-        assert!(
-            runtime.now().since(began) <= seconds(10),
-            "the last ended after {:?}",
-            runtime.now().since(began)
-        );
+        let mutex = || Mutex::new(&session, name("a"));
+        let tries = (0..50).map(|_| {
+            let mutex = mutex();
+            async move { mutex.try_lock().await.map(drop) }
+        });
+        all_fail_within(seconds(10), &runtime, tries).await;
     });
 }
 
@@ -155,20 +146,42 @@ fn many_tries_on_one_distributed_lock_end_within_one_bound() {
     let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
     world.seeded.block_on(async {
         let lock = Arc::new(DistributedLock::new(bent, "key", "token", Ttl::default()).unwrap());
-        let began = runtime.now();
-        let tries: Vec<_> = (0..20)
-            .map(|_| {
-                let lock = lock.clone();
-                join(&*runtime, "try", async move { lock.try_lock().await })
-            })
-            .collect();
-        for tried in tries {
-            assert!(tried.await.is_err());
-        }
-        assert!(
-            runtime.now().since(began) <= seconds(10),
-            "the last ended after {:?}",
-            runtime.now().since(began)
-        );
+        let tries = (0..20).map(|_| {
+            let lock = lock.clone();
+            async move { lock.try_lock().await.map(drop) }
+        });
+        all_fail_within(seconds(10), &runtime, tries).await;
+    });
+}
+
+/// Calls begun at once, none of which can succeed.
+async fn all_fail_within<F>(bound: Duration, runtime: &Arc<dyn Runtime>, calls: impl Iterator<Item = F>)
+where
+    F: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    let began = runtime.now();
+    let calls: Vec<_> = calls.map(|call| join(&**runtime, "call", call)).collect();
+    for call in calls {
+        assert!(call.await.is_err());
+    }
+    let took = runtime.now().since(began);
+    assert!(took <= bound, "the last ended after {took:?}");
+}
+
+/// Leases are renewed, and no transaction is ever answered.
+#[test]
+fn a_try_ends_although_the_lease_lives_on() {
+    let mut world = World::new(1);
+    world.bent.txn = Arc::new(|_, _| Box::pin(std::future::ready(Err(unknown()))));
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent.clone(), 10).await;
+        let mutex = Mutex::new(&session, name("a"));
+        let lock = DistributedLock::new(bent, "key", "token", Ttl::seconds(10).unwrap()).unwrap();
+        let calls: [futures_util::future::BoxFuture<'static, Result<(), Error>>; 2] = [
+            Box::pin(async move { mutex.try_lock().await.map(drop) }),
+            Box::pin(async move { lock.try_lock().await.map(drop) }),
+        ];
+        all_fail_within(seconds(15), &runtime, calls.into_iter()).await;
     });
 }

@@ -184,3 +184,36 @@ fn a_session_under_which_no_lock_could_be_held_is_refused() {
         assert!(Dump::of_embedded(&world.store).is_empty(), "a lease was granted all the same");
     });
 }
+
+/// A leader of yesterday answers renewals until it hears of the new one, and the cluster will not honour them. What tells
+/// is a read that the whole cluster confirms: it shows a newer term, or it is not answered at all.
+#[test]
+fn a_renewal_counts_only_with_a_read_of_no_newer_term() {
+    for read_is_answered in [true, false] {
+        let mut world = World::new(1);
+        let changed = Arc::new(AtomicBool::new(false));
+        let newer = changed.clone();
+        let read = move |etcd: &Arc<dyn Etcd>, request| {
+            let (call, newer) = (etcd.range(request), newer.load(SeqCst));
+            Box::pin(async move {
+                if newer && !read_is_answered {
+                    return std::future::pending().await;
+                }
+                let mut answer = call.await?;
+                answer.header.raft_term += u64::from(newer);
+                Ok(answer)
+            }) as leasehold::etcd::Call<_>
+        };
+        world.bent.range = Arc::new(read);
+        let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+        world.seeded.block_on(async {
+            let session = open(bent, 10).await;
+            let guard = Mutex::new(&session, name("a")).lock().await.unwrap();
+            nap(&runtime, seconds(20)).await;
+            assert!(guard.ensure_held(Duration::ZERO).is_ok(), "renewed as long as both agree");
+            changed.store(true, SeqCst);
+            nap(&runtime, seconds(10)).await;
+            assert_eq!(guard.ensure_held(Duration::ZERO), Err(LossCause::Deadline));
+        });
+    }
+}

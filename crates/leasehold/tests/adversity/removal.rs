@@ -130,3 +130,99 @@ fn an_evicted_holds_late_removal_does_not_cost_the_next_attempt_its_key() {
         assert!(Mutex::new(&other, name("a")).try_lock().await.unwrap().acquired().is_none(), "two hold it");
     });
 }
+
+/// A gateway passed the request on and spoilt the answer: what it did must be undone, as if no answer had come.
+#[test]
+fn an_entry_that_is_answered_with_nonsense_leaves_nothing() {
+    for distributed in [false, true] {
+        let mut world = World::new(1);
+        let spoilt = Arc::new(AtomicBool::new(true));
+        let spoils = spoilt.clone();
+        world.bent.txn = Arc::new(move |etcd, txn| {
+            if !puts(&txn) || !spoils.load(SeqCst) {
+                return etcd.txn(txn);
+            }
+            let call = etcd.txn(txn);
+            Box::pin(async move {
+                call.await?;
+                Err(Error::Protocol { endpoint: "a gateway".into(), why: "HTTP 404".into() })
+            })
+        });
+        let (bent, runtime, store) = (world.bent.clone(), world.runtime.clone(), world.store.clone());
+        world.seeded.block_on(async {
+            // The lease lives on, and would keep what is left for long.
+            let session = open(bent.clone(), 120).await;
+            let lock = DistributedLock::new(bent, "a/plain", "me", Ttl::seconds(120).unwrap()).unwrap();
+            if distributed {
+                assert!(lock.try_lock().await.is_err());
+            } else {
+                assert!(Mutex::new(&session, name("a")).lock().await.is_err());
+            }
+            spoilt.store(false, SeqCst);
+            let end = runtime.now() + seconds(5);
+            while !Dump::take(&store, "a/", &[]).await.is_empty() {
+                assert!(runtime.now() < end, "the key stays");
+                nap(&runtime, Duration::from_millis(50)).await;
+            }
+            // Renewed, it brings nothing back.
+            nap(&runtime, seconds(100)).await;
+            assert!(Dump::take(&store, "a/", &[]).await.is_empty());
+        });
+    }
+}
+
+#[test]
+fn a_grant_that_is_answered_with_nonsense_leaves_no_lease() {
+    let mut world = World::new(1);
+    world.bent.grant = Arc::new(|etcd, request| {
+        let call = etcd.lease_grant(request);
+        Box::pin(async move {
+            call.await?;
+            Err(Error::Protocol { endpoint: "a gateway".into(), why: "HTTP 404".into() })
+        })
+    });
+    let (bent, runtime, store) = (world.bent.clone(), world.runtime.clone(), world.store.clone());
+    world.seeded.block_on(async {
+        assert!(Session::builder(bent).ttl(Ttl::seconds(120).unwrap()).open().await.is_err());
+        nap(&runtime, seconds(5)).await;
+        assert!(Dump::of_embedded(&store).is_empty(), "{}", Dump::of_embedded(&store));
+    });
+}
+
+/// Who gives up before the entry is answered removes it by the lease alone, since its creation is not known. A second copy
+/// of that must not find a later attempt's key under the same name.
+#[test]
+fn a_name_that_was_removed_unseen_is_not_used_again() {
+    let mut world = World::new(1);
+    let slow = Arc::new(AtomicBool::new(true));
+    let (runtime, slows) = (world.runtime.clone(), slow.clone());
+    let removals = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = removals.clone();
+    world.bent.txn = Arc::new(move |etcd, txn| {
+        if deletes(&txn) {
+            seen.lock().unwrap().push(txn.clone());
+        }
+        let (call, runtime) = (etcd.txn(txn.clone()), runtime.clone());
+        let late = puts(&txn) && slows.swap(false, SeqCst);
+        Box::pin(async move {
+            let answer = call.await;
+            if late {
+                nap(&runtime, seconds(1)).await;
+            }
+            answer
+        })
+    });
+    let (bent, store) = (world.bent.clone(), world.store.clone());
+    world.seeded.block_on(async {
+        let session = open(bent, 120).await;
+        let mutex = Mutex::new(&session, name("a"));
+        assert!(mutex.lock_timeout(Duration::from_millis(100)).await.unwrap().is_none());
+        let guard = mutex.lock().await.unwrap();
+        let copies = std::mem::take(&mut *removals.lock().unwrap());
+        assert!(!copies.is_empty(), "the first attempt was removed");
+        for copy in copies {
+            store.txn(copy).await.unwrap();
+        }
+        guard.verify().await.unwrap();
+    });
+}
