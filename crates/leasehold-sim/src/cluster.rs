@@ -125,8 +125,13 @@ impl Cluster {
 
     /// A client on a machine: the real one, over a wire of this cluster.
     pub fn client(&self, node: &Node) -> (Remote, ClientWire) {
+        self.client_of(node, self.endpoints())
+    }
+
+    /// The same, told of these members alone.
+    pub fn client_of(&self, node: &Node, endpoints: Vec<Endpoint>) -> (Remote, ClientWire) {
         let wire = ClientWire::new(self.clone(), node);
-        let options = RemoteOptions::new(self.endpoints()).expect("endpoints").runtime(node.runtime());
+        let options = RemoteOptions::new(endpoints).expect("endpoints").runtime(node.runtime());
         let remote = options.wire(Arc::new(wire.clone())).open().expect("default options");
         (remote, wire)
     }

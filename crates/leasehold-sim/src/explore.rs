@@ -32,8 +32,8 @@ pub struct Search {
     pub time: Duration,
     /// What goes wrong.
     pub weights: Weights,
-    /// The plan of a seed.
-    pub plan: fn(u64, &Weights) -> Plan,
+    /// How often.
+    pub gap: Duration,
     /// Threads that search.
     pub threads: usize,
 }
@@ -116,7 +116,7 @@ pub fn search(search: &Search) -> Found {
             if over || stop.load(Ordering::SeqCst) {
                 break;
             }
-            let plan = (search.plan)(seed, &search.weights);
+            let plan = Plan::contended(seed, &search.weights, search.gap);
             let outcome = run(&plan);
             let Ok(mut found) = found.lock() else { break };
             found.add(&plan, &outcome);

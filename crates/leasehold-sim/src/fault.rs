@@ -2,40 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::executor::Random;
-
-macro_rules! kinds {
-    ($($(#[doc = $about:literal])+ $kind:ident $name:literal $weight:literal,)*) => {
-        /// A kind of fault.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Kind {
-            $($(#[doc = $about])+ $kind,)*
-        }
-
-        impl Kind {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$kind,)*];
-
-            /// What it is called on the command line.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$kind => $name,)* }
-            }
-
-            /// How often it is drawn against the others; 0 for what has to be asked for by name.
-            pub const fn weight(self) -> u32 {
-                match self { $(Self::$kind => $weight,)* }
-            }
-
-            /// What it is, and where it happens in the real world.
-            pub const fn about(self) -> &'static str {
-                match self { $(Self::$kind => concat!($($about),+),)* }
-            }
-        }
-    };
-}
+use crate::kind::kinds;
 
 kinds! {
     /// Requests are lost: a connection is reset before the server read what was sent on it.
@@ -66,8 +36,8 @@ kinds! {
     FreezeLeader "freeze-leader" 5,
     /// A member is killed and started again: its connections break, its disk stays.
     KillMember "kill-member" 3,
-    /// A client reaches the leader alone, which is stopped, answers once more when woken, and is then cut off, too: what a
-    /// leader of yesterday says is all that client hears.
+    /// The one member that a client knows leads, is stopped, and answers once more when woken, before the client is cut
+    /// off: the last that it hears is what a leader of yesterday says.
     StrandClient "strand-client" 3,
     /// The leader is killed: a new one gives every lease its whole TTL and an election timeout more.
     KillLeader "kill-leader" 3,
@@ -105,23 +75,6 @@ kinds! {
     DeleteKey "delete-key" 0,
     /// The cluster is restored from a backup: revisions and terms go back.
     Restore "restore" 0,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
-            let all: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
-            format!("there is no fault {name:?}; there are {}", all.join(", "))
-        })
-    }
 }
 
 /// One fault of a plan.

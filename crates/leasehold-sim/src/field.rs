@@ -54,7 +54,7 @@ use inflict::Scene;
 use members::Members;
 use namespaces::Namespaces;
 use network::{MEMBERS, Network};
-use recorder::Recorder;
+use recorder::{Recorded, Recorder};
 use report::Report;
 use stop::{Failure, Stop};
 use witness::Witness;
@@ -87,7 +87,7 @@ pub fn main() -> ExitCode {
         }
     };
     if args.list_faults {
-        print!("{}", args::list());
+        print!("{}", Kind::list());
         return ExitCode::SUCCESS;
     }
     match run(&args) {
@@ -194,12 +194,15 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     found.extend(leftovers(&plan, &members, &recorder, &stop)?);
     let (entries, gaps) = conclude(witness, &members, &stop)?;
     let lasted = recorder.now().since(began);
-    let (mut history, faults, surprises) = recorder.finish();
+    let Recorded { mut history, faults, surprises, failures, violations } = recorder.finish();
     history.entries = entries;
+    let failures = [failures, gaps].concat();
     drop((clients, members));
     let mut checked = check(&history, Duration::ZERO);
     checked.violations.extend(found);
+    checked.violations.extend(violations);
     let report = Report {
+        setting: args.setting(),
         seed: plan.seed,
         lasted,
         began,
@@ -210,7 +213,7 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
         regained,
         rule: plan.rule(),
         bound: plan.bound(),
-        gaps,
+        failures,
         checked,
     };
     if let Some(file) = &args.story {
@@ -257,7 +260,7 @@ fn play(plan: &Plan, scene: &mut Scene<'_>, found: &mut Vec<Violation>) -> Resul
         }
         regain(plan, scene, found, &mut times)?;
         if !scene.members.recovered(RECOVERY, scene.stop) {
-            scene.recorder.surprise(format!("a member does not serve {RECOVERY:?} after {step:?}"));
+            scene.recorder.failure(format!("a member does not serve {RECOVERY:?} after {step:?}"));
         }
         scene.clients.look();
         scene.stop.pause(step.calm);
@@ -330,7 +333,7 @@ fn conclude(
     let reached = witness.reaches(newest, RECOVERY);
     let (entries, mut gaps) = witness.finish();
     if !reached {
-        gaps.push(format!("it did not come up to revision {newest}"));
+        gaps.push(format!("the witness did not come up to revision {newest}"));
     }
     Ok((entries, gaps))
 }

@@ -14,6 +14,7 @@ pub mod explore;
 pub mod fault;
 pub mod field;
 pub mod history;
+mod kind;
 pub mod model;
 pub mod mutant;
 pub mod run;

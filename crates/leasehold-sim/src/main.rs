@@ -9,7 +9,7 @@ use clap::Parser;
 use leasehold_sim::explore::{Search, search, tell};
 use leasehold_sim::fault::{Kind, Weights};
 use leasehold_sim::model;
-use leasehold_sim::run::{Plan, run};
+use leasehold_sim::run::{GAP, Plan, run};
 
 /// What was asked for makes no sense.
 const USAGE: u8 = 64;
@@ -35,6 +35,9 @@ struct Args {
     /// Only these kinds of faults, separated by commas; `none` for none.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
+    /// How often something goes wrong, in seconds of simulated time.
+    #[arg(long, default_value_t = GAP.as_secs_f64())]
+    gap: f64,
     /// List the kinds of faults.
     #[arg(long)]
     list_faults: bool,
@@ -66,16 +69,11 @@ fn main() -> ExitCode {
         }
     };
     if args.list_faults {
-        for kind in Kind::ALL {
-            let asked = if kind.weight() == 0 { " (only by name)" } else { "" };
-            println!("{kind}{asked}\n   {}", kind.about());
-        }
+        print!("{}", Kind::list());
         return ExitCode::SUCCESS;
     }
     if args.model {
-        let report = model::explore(model::Bounds::FULL);
-        print!("{report}");
-        return if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        return explore_model();
     }
     let weights = match weights(&args.faults) {
         Ok(weights) => weights,
@@ -88,9 +86,13 @@ fn main() -> ExitCode {
         eprintln!("leasehold-sim: --minutes must be a number of minutes from 0 on");
         return ExitCode::from(USAGE);
     };
+    let Some(gap) = Duration::try_from_secs_f64(args.gap).ok().filter(|gap| gap.as_millis() > 0) else {
+        eprintln!("leasehold-sim: --gap must be a number of seconds, at least 0.001");
+        return ExitCode::from(USAGE);
+    };
     match args.seed {
-        Some(seed) => one(seed, &weights),
-        None => many(&args, weights, time),
+        Some(seed) => one(&Plan::contended(seed, &weights, gap)),
+        None => many(&args, weights, gap, time),
     }
 }
 
@@ -105,10 +107,19 @@ fn weights(names: &[String]) -> Result<Weights, String> {
     Ok(Weights::only(kinds?))
 }
 
-fn one(seed: u64, weights: &Weights) -> ExitCode {
-    let plan = Plan::contended(seed, weights);
-    let (first, second) = (run(&plan), run(&plan));
-    println!("seed {seed}: {} grants, trace {:016x}", first.grants, first.trace_hash);
+fn explore_model() -> ExitCode {
+    let mut sound = true;
+    for bounds in [model::Bounds::FULL, model::Bounds::COPIES] {
+        let report = model::explore(bounds);
+        println!("{bounds:?}\n{report}");
+        sound &= report.is_sound();
+    }
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn one(plan: &Plan) -> ExitCode {
+    let (first, second) = (run(plan), run(plan));
+    println!("seed {}: {} grants, trace {:016x}", plan.seed, first.grants, first.trace_hash);
     if first.trace_hash != second.trace_hash {
         println!("it does not replay: the second run's trace is {:016x}", second.trace_hash);
         return ExitCode::FAILURE;
@@ -117,18 +128,18 @@ fn one(seed: u64, weights: &Weights) -> ExitCode {
         println!("no promise broken");
         return ExitCode::SUCCESS;
     }
-    println!("{}", tell(&plan, &first.violations));
+    println!("{}", tell(plan, &first.violations));
     ExitCode::FAILURE
 }
 
-fn many(args: &Args, weights: Weights, time: Duration) -> ExitCode {
+fn many(args: &Args, weights: Weights, gap: Duration, time: Duration) -> ExitCode {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let found = search(&Search {
         first: args.first,
         seeds: args.seeds,
         time,
         weights,
-        plan: Plan::contended,
+        gap,
         threads: args.threads.unwrap_or(processors),
     });
     println!("{}", found.summary());

@@ -1,7 +1,7 @@
 //! Wrong versions of the library, the store and the world: each a text replacement that must match exactly once.
 //!
 //! A mutant's file says in its first line what is wrong, then `breaks:` which promise that should show in, `faults:` which
-//! kinds to draw (all of the default, if it is left out), and `in:` which file of the workspace each of its replacements
+//! kinds to draw (all of the default, if it is left out), `gap:` how often, if not as usual, and `in:` which file of the workspace each of its replacements
 //! is for:
 //!
 //! ```text
@@ -30,6 +30,8 @@ pub struct Mutant {
     pub breaks: String,
     /// The kinds of faults to draw, as on the command line; `None` for the default.
     pub faults: Option<String>,
+    /// How often one is drawn, as on the command line; `None` for the default.
+    pub gap: Option<String>,
     /// What is replaced.
     pub changes: Vec<Change>,
 }
@@ -59,6 +61,7 @@ impl Mutant {
             what: what.to_owned(),
             breaks: String::new(),
             faults: None,
+            gap: None,
             changes: Vec::new(),
         };
         let mut file = String::new();
@@ -67,6 +70,8 @@ impl Mutant {
                 breaks.clone_into(&mut mutant.breaks);
             } else if let Some(faults) = line.strip_prefix("faults: ") {
                 mutant.faults = Some(faults.to_owned());
+            } else if let Some(gap) = line.strip_prefix("gap: ") {
+                mutant.gap = Some(gap.to_owned());
             } else if let Some(of) = line.strip_prefix("in: ") {
                 of.clone_into(&mut file);
             } else if line == "<<<<" {

@@ -31,6 +31,9 @@ use crate::history::History;
 /// watched, and then a few messages and a look decide.
 const NEWS: Duration = Duration::from_millis(150);
 
+/// How often something goes wrong, unless asked otherwise.
+pub const GAP: Duration = Duration::from_millis(700);
+
 /// What a run is made of; with its seed it decides everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -57,8 +60,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Contended: eight machines and two locks for two minutes, with a fault every 700 ms or so.
-    pub fn contended(seed: u64, weights: &Weights) -> Self {
+    /// Contended: eight machines and two locks for two minutes, with a fault every `gap` or so.
+    pub fn contended(seed: u64, weights: &Weights, gap: Duration) -> Self {
         let length = Duration::from_secs(120);
         let by_hand = weights.has(Kind::RevokeLease) || weights.has(Kind::DeleteKey);
         let prompt = weights.within(&[Kind::WatchRounds, Kind::Fragments]);
@@ -72,7 +75,7 @@ impl Plan {
             clocks_stop: false,
             prompt: prompt.then_some(Duration::from_millis(1500)),
             tolerance: if by_hand { NEWS } else { Duration::ZERO },
-            faults: weights.draw(seed, length, Duration::from_millis(700)),
+            faults: weights.draw(seed, length, gap),
         }
     }
 }
@@ -154,7 +157,9 @@ impl<'a> Run<'a> {
     fn machine(&mut self, number: usize, clock: ClockError) -> Machine {
         self.born += 1;
         let node = self.seeded.node(format!("m{number}.{}", self.born), clock);
-        Machine::new(node, &self.cluster, &self.recorder, &self.register, self.plan)
+        // Some know the member beside them and no other.
+        let home = (number < 2).then_some(number);
+        Machine::new(node, home, &self.cluster, &self.recorder, &self.register, self.plan)
     }
 
     fn play(mut self) -> Outcome {

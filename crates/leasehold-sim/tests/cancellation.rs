@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::future::Future;
 use std::time::Duration;
 
 use leasehold::etcd::Etcd;
@@ -14,6 +12,7 @@ use leasehold::runtime::{Instant, Runtime};
 use leasehold::{DistributedLock, EtcdExt, Mutex, Remote, Session, Ttl};
 use leasehold_sim::cluster::{Cluster, LinkFaults, Truth};
 use leasehold_sim::{ClockError, Node, Seeded};
+use leasehold_testbed::cut;
 
 /// Much longer than the clean-up may take: nothing here may be left to the end of a lease.
 const TTL: u64 = 300;
@@ -56,18 +55,8 @@ fn ttl() -> Ttl {
     Ttl::seconds(TTL).unwrap()
 }
 
-/// Polls `future` so many times and drops it; says whether it had ended by then.
-async fn cut<T>(future: impl Future<Output = T>, polls: usize) -> bool {
-    let (mut future, mut left) = (pin!(future), polls);
-    poll_fn(|context| {
-        left -= 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if left == 0 => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
+async fn ends<T>(future: impl Future<Output = T>, polls: usize) -> bool {
+    cut(future, polls).await.is_some()
 }
 
 /// Plays a scene with each number of polls until its call ends by itself.
@@ -124,13 +113,13 @@ fn once(seed: u64, network: LinkFaults, polls: usize, scene: &impl AsyncFn(&Stag
 #[test]
 fn opening_a_session_can_be_dropped() {
     at_every_point(async |stage, polls| {
-        cut(Session::builder(stage.remote.clone()).ttl(ttl()).open(), polls).await
+        ends(Session::builder(stage.remote.clone()).ttl(ttl()).open(), polls).await
     });
 }
 
 #[test]
 fn lock_can_be_dropped() {
-    at_every_point(async |stage, polls| cut(stage.mutex().lock(), polls).await);
+    at_every_point(async |stage, polls| ends(stage.mutex().lock(), polls).await);
 }
 
 #[test]
@@ -143,7 +132,7 @@ fn lock_behind_a_holder_can_be_dropped() {
             drop(held);
         };
         stage.node.runtime().spawn("release", Box::pin(releases)).detach();
-        cut(stage.mutex().lock(), polls).await
+        ends(stage.mutex().lock(), polls).await
     });
 }
 
@@ -151,35 +140,35 @@ fn lock_behind_a_holder_can_be_dropped() {
 fn lock_timeout_can_be_dropped() {
     at_every_point(async |stage, polls| {
         let _held = stage.held().await;
-        cut(stage.mutex().lock_timeout(Duration::from_millis(50)), polls).await
+        ends(stage.mutex().lock_timeout(Duration::from_millis(50)), polls).await
     });
 }
 
 #[test]
 fn try_lock_can_be_dropped() {
-    at_every_point(async |stage, polls| cut(stage.mutex().try_lock(), polls).await);
+    at_every_point(async |stage, polls| ends(stage.mutex().try_lock(), polls).await);
     at_every_point(async |stage, polls| {
         let _held = stage.held().await;
-        cut(stage.mutex().try_lock(), polls).await
+        ends(stage.mutex().try_lock(), polls).await
     });
 }
 
 #[test]
 fn release_can_be_dropped() {
-    at_every_point(async |stage, polls| cut(stage.held().await.release(), polls).await);
+    at_every_point(async |stage, polls| ends(stage.held().await.release(), polls).await);
 }
 
 #[test]
 fn what_a_guard_asks_can_be_dropped() {
-    at_every_point(async |stage, polls| cut(stage.held().await.verify(), polls).await);
+    at_every_point(async |stage, polls| ends(stage.held().await.verify(), polls).await);
     at_every_point(async |stage, polls| {
         let guard = stage.held().await;
-        cut(guard.txn(Txn::new().then(DeleteRequest::key("other"))), polls).await
+        ends(guard.txn(Txn::new().then(DeleteRequest::key("other"))), polls).await
     });
     at_every_point(async |stage, polls| {
         let guard = stage.held().await;
         let work = stage.node.runtime().sleep_until(stage.node.now() + Duration::from_millis(300));
-        cut(guard.run_while_held(work), polls).await
+        ends(guard.run_while_held(work), polls).await
     });
 }
 
@@ -187,11 +176,11 @@ fn what_a_guard_asks_can_be_dropped() {
 fn what_is_asked_of_a_lock_can_be_dropped() {
     at_every_point(async |stage, polls| {
         let _held = stage.held().await;
-        cut(stage.mutex().holder(), polls).await
+        ends(stage.mutex().holder(), polls).await
     });
     at_every_point(async |stage, polls| {
         let _held = stage.held().await;
-        cut(stage.mutex().queue(), polls).await
+        ends(stage.mutex().queue(), polls).await
     });
 }
 
@@ -199,18 +188,18 @@ fn what_is_asked_of_a_lock_can_be_dropped() {
 fn close_can_be_dropped() {
     at_every_point(async |stage, polls| {
         let _held = stage.held().await;
-        cut(stage.session.close(), polls).await
+        ends(stage.session.close(), polls).await
     });
 }
 
 #[test]
 fn the_exercises_lock_can_be_dropped() {
-    at_every_point(async |stage, polls| cut(stage.distributed().lock(), polls).await);
-    at_every_point(async |stage, polls| cut(stage.distributed().try_lock(), polls).await);
+    at_every_point(async |stage, polls| ends(stage.distributed().lock(), polls).await);
+    at_every_point(async |stage, polls| ends(stage.distributed().try_lock(), polls).await);
     at_every_point(async |stage, polls| {
         let lock = stage.distributed();
         while !lock.try_lock().await.unwrap_or(false) {}
-        cut(lock.unlock(), polls).await
+        ends(lock.unlock(), polls).await
     });
 }
 
@@ -218,7 +207,7 @@ fn the_exercises_lock_can_be_dropped() {
 fn plain_operations_can_be_dropped() {
     at_every_point(async |stage, polls| {
         let lease = stage.session.lease_id().unwrap();
-        let ended = cut(stage.remote.put_if_not_exists("key", "value", lease), polls).await;
+        let ended = ends(stage.remote.put_if_not_exists("key", "value", lease), polls).await;
         // It may be carried out later: that is the caller's to know.
         let late = stage.node.now() + Duration::from_secs(8);
         stage.node.runtime().sleep_until(late).await;
@@ -233,7 +222,7 @@ fn a_watch_can_be_dropped() {
     at_every_point(async |stage, polls| {
         let request = leasehold::mvcc::WatchRequest::range(leasehold::mvcc::KeyRange::prefix("lock/"));
         let mut updates = stage.remote.watch(request);
-        cut(updates.next(), polls).await
+        ends(updates.next(), polls).await
     });
 }
 

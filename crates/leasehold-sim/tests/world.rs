@@ -7,16 +7,12 @@ use std::time::Duration;
 
 use leasehold_sim::check::{Promise, Violation};
 use leasehold_sim::fault::{Kind, Weights};
-use leasehold_sim::run::{Outcome, Plan, run};
+use leasehold_sim::run::{GAP, Outcome, Plan, run};
 
 /// Shorter than what is explored by the command, for a build without optimization.
 fn plan(seed: u64, weights: &Weights) -> Plan {
     let length = Duration::from_secs(40);
-    Plan {
-        length,
-        faults: weights.draw(seed, length, Duration::from_millis(700)),
-        ..Plan::contended(seed, weights)
-    }
+    Plan { length, faults: weights.draw(seed, length, GAP), ..Plan::contended(seed, weights, GAP) }
 }
 
 fn broken(seeds: std::ops::Range<u64>, weights: &Weights) -> Vec<Violation> {

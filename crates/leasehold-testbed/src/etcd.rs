@@ -35,8 +35,12 @@ impl Version {
         }
     }
 
+    /// Where its program is.
+    ///
+    /// # Errors
+    /// Why it is not on this machine.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    pub(crate) fn binary(self) -> Result<PathBuf, String> {
+    pub fn binary(self) -> Result<PathBuf, String> {
         let found = match self {
             Self::V35 => etcd35::etcd_bin_path(),
             Self::V37 => etcd37::etcd_bin_path(),
@@ -46,7 +50,11 @@ impl Version {
     }
 
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-    pub(crate) fn binary(self) -> Result<PathBuf, String> {
+    /// Where its program is.
+    ///
+    /// # Errors
+    /// Why it is not on this machine.
+    pub fn binary(self) -> Result<PathBuf, String> {
         Err("its program comes for Linux on x86-64 only".into())
     }
 }

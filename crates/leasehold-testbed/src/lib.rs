@@ -8,6 +8,7 @@
 //! | Go's own mutex, by the lock service inside etcd | [`LockService`] |
 //! | a network link that can be cut | [`Proxy`] |
 //! | a process that holds a lock and can be killed | [`Holder`] |
+//! | a future dropped at each of its await points | [`cut`] |
 //! | a bad network in front of any backend | [`Lossy`] |
 //! | never two inside, tokens only rise | [`Witness`], [`WitnessFile`] |
 //! | nothing left behind | [`Dump`], [`Tracked`] |
@@ -32,6 +33,7 @@
 pub mod backends;
 pub mod cluster;
 pub mod contained;
+pub mod cut;
 pub mod dump;
 pub mod etcd;
 pub mod etcdctl;
@@ -49,6 +51,7 @@ pub mod witness;
 pub use backends::{Backend, block_on, connect};
 pub use cluster::Cluster;
 pub use contained::{Contained, Program, Scratch};
+pub use cut::cut;
 pub use dump::{Dump, embedded_leases};
 pub use etcd::{Options, RealEtcd, Version};
 pub use etcdctl::Etcdctl;

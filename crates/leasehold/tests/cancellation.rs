@@ -9,10 +9,7 @@
     reason = "a test"
 )]
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use leasehold::etcd::Etcd;
@@ -20,7 +17,7 @@ use leasehold::mvcc::{PutRequest, Txn};
 use leasehold::runtime::Runtime;
 use leasehold::{DistributedLock, Embedded, LockName, Mutex, Session, Ttl};
 use leasehold_sim::Seeded;
-use leasehold_testbed::{Dump, Lossy, Rates, join};
+use leasehold_testbed::{Dump, Lossy, Rates, cut, join};
 
 /// All that a dropped call may take to be cleaned up: late requests and retries. Much shorter than a lease lives, which
 /// would clean up after anybody.
@@ -62,23 +59,8 @@ fn name() -> LockName {
     "mutex".parse().unwrap()
 }
 
-/// Polls `future` so many times and drops it; says whether it had ended by then.
-async fn cut<T>(future: impl Future<Output = T>, polls: usize) -> bool {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(false);
-        }
-        left -= 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            // Dropped right after its last poll, not when it would next be woken.
-            Poll::Pending if left == 0 => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
+async fn ends<T>(future: impl Future<Output = T>, polls: usize) -> bool {
+    cut(future, polls).await.is_some()
 }
 
 /// Runs `scene` with a number of polls, for each number until the call in it ends by itself, on networks of several kinds. What it returns says whether it ended.
@@ -154,19 +136,19 @@ async fn nothing_is_left(world: &World, polls: usize) {
 #[test]
 fn opening_a_session() {
     at_every_poll(async |world, _, polls| {
-        cut(Session::builder(world.etcd.clone()).ttl(Ttl::seconds(TTL).unwrap()).open(), polls).await
+        ends(Session::builder(world.etcd.clone()).ttl(Ttl::seconds(TTL).unwrap()).open(), polls).await
     });
 }
 
 #[test]
 fn locking_what_is_free() {
-    at_every_poll(async |_, session, polls| cut(Mutex::new(session, name()).lock(), polls).await);
+    at_every_poll(async |_, session, polls| ends(Mutex::new(session, name()).lock(), polls).await);
 }
 
 #[test]
 fn locking_with_a_timeout() {
     at_every_poll(async |_, session, polls| {
-        cut(Mutex::new(session, name()).lock_timeout(Duration::from_millis(30)), polls).await
+        ends(Mutex::new(session, name()).lock_timeout(Duration::from_millis(30)), polls).await
     });
 }
 
@@ -183,7 +165,7 @@ fn waiting_behind_a_holder_who_leaves() {
             let _ = guard.release().await;
             let _ = holding.close().await;
         });
-        let ended = cut(Mutex::new(session, name()).lock(), polls).await;
+        let ended = ends(Mutex::new(session, name()).lock(), polls).await;
         leaving.await;
         ended
     });
@@ -191,7 +173,7 @@ fn waiting_behind_a_holder_who_leaves() {
 
 #[test]
 fn trying() {
-    at_every_poll(async |_, session, polls| cut(Mutex::new(session, name()).try_lock(), polls).await);
+    at_every_poll(async |_, session, polls| ends(Mutex::new(session, name()).try_lock(), polls).await);
 }
 
 #[test]
@@ -201,7 +183,7 @@ fn trying_a_busy_lock() {
         world.network.faults().calm();
         let guard = Mutex::new(&world.session().await, name()).lock().await.unwrap();
         world.network.faults().set(rates);
-        let ended = cut(Mutex::new(session, name()).try_lock(), polls).await;
+        let ended = ends(Mutex::new(session, name()).try_lock(), polls).await;
         drop(guard);
         ended
     });
@@ -214,7 +196,7 @@ fn releasing() {
         world.network.faults().calm();
         let guard = Mutex::new(session, name()).lock().await.unwrap();
         world.network.faults().set(rates);
-        cut(guard.release(), polls).await
+        ends(guard.release(), polls).await
     });
 }
 
@@ -227,7 +209,7 @@ fn verifying_and_writing_under_a_guard() {
         world.network.faults().set(rates);
         let write = Txn::new().then(PutRequest::new("mutex/x/y", "").on(guard.lease()));
         let both = async { (guard.verify().await, guard.txn(write).await) };
-        let ended = cut(both, polls).await;
+        let ended = ends(both, polls).await;
         guard.release().await.unwrap_or_default();
         ended
     });
@@ -237,7 +219,7 @@ fn verifying_and_writing_under_a_guard() {
 fn closing_a_session() {
     at_every_poll(async |_, session, polls| {
         let guard = Mutex::new(session, name()).lock().await;
-        let ended = cut(session.close(), polls).await;
+        let ended = ends(session.close(), polls).await;
         drop(guard);
         ended
     });
@@ -247,7 +229,7 @@ fn closing_a_session() {
 fn trying_the_distributed_lock() {
     at_every_poll(async |world, _, polls| {
         let lock = world.distributed("ours");
-        cut(lock.try_lock(), polls).await
+        ends(lock.try_lock(), polls).await
     });
 }
 
@@ -264,7 +246,7 @@ fn waiting_for_the_distributed_lock() {
             clock.sleep_until(clock.now() + Duration::from_millis(250)).await;
             let _ = theirs.unlock().await;
         });
-        let ended = cut(ours.lock(), polls).await;
+        let ended = ends(ours.lock(), polls).await;
         leaving.await;
         ended
     });
@@ -278,7 +260,7 @@ fn unlocking_the_distributed_lock() {
         let lock = world.distributed("ours");
         assert!(lock.try_lock().await.unwrap());
         world.network.faults().set(rates);
-        cut(lock.unlock(), polls).await
+        ends(lock.unlock(), polls).await
     });
 }
 

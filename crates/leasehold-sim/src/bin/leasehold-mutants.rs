@@ -148,6 +148,9 @@ impl Bench {
         if let Some(faults) = &mutant.faults {
             command.args(["--faults", faults]);
         }
+        if let Some(gap) = &mutant.gap {
+            command.args(["--gap", gap]);
+        }
         let output = command.output().map_err(|error| format!("the simulation cannot be run: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let mut broken = text.lines().skip_while(|line| !line.starts_with("result: seed "));

@@ -27,10 +27,24 @@ struct Stream {
 struct Broken(WireError);
 
 impl Stream {
-    async fn open(cluster: Cluster, client: u64, at: usize, lane: Lane) -> Result<Self, WireError> {
-        cluster.connect(client, at, lane).await?;
+    /// Connects; `None` if whoever asked for it has gone, or was told why it cannot be.
+    async fn open<T>(
+        cluster: &Cluster,
+        client: u64,
+        at: usize,
+        lane: Lane,
+        tell: &UnboundedSender<Result<T, WireError>>,
+    ) -> Option<Self> {
+        match race(tell.closed(), cluster.connect(client, at, lane)).await {
+            Either::Left(()) => return None,
+            Either::Right(Ok(())) => {}
+            Either::Right(Err(error)) => {
+                let _ = tell.send(Err(error));
+                return None;
+            }
+        }
         let born = cluster.lock().generation(client, at);
-        Ok(Self { cluster, client, at, born })
+        Some(Self { cluster: cluster.clone(), client, at, born })
     }
 
     /// Ends once the connection is broken.
@@ -105,15 +119,7 @@ impl Cluster {
         mut orders: UnboundedReceiver<WatchOrder>,
         tell: UnboundedSender<Result<WatchResponse, WireError>>,
     ) {
-        let opened = Stream::open(self.clone(), client, at, lane);
-        let stream = match race(tell.closed(), opened).await {
-            Either::Left(()) => return,
-            Either::Right(Ok(stream)) => stream,
-            Either::Right(Err(error)) => {
-                let _ = tell.send(Err(error));
-                return;
-            }
-        };
+        let Some(stream) = Stream::open(&self, client, at, lane, &tell).await else { return };
         let store = self.lock().members[at].store.clone();
         let (control, mut messages) = store.watch_stream();
         let talk = stream.talk(&mut orders, &control, &mut messages, &tell);
@@ -130,15 +136,7 @@ impl Cluster {
         mut ids: UnboundedReceiver<LeaseId>,
         tell: UnboundedSender<Result<KeepAliveAnswer, WireError>>,
     ) {
-        let opened = Stream::open(self.clone(), client, at, lane);
-        let stream = match race(tell.closed(), opened).await {
-            Either::Left(()) => return,
-            Either::Right(Ok(stream)) => stream,
-            Either::Right(Err(error)) => {
-                let _ = tell.send(Err(error));
-                return;
-            }
-        };
+        let Some(stream) = Stream::open(&self, client, at, lane, &tell).await else { return };
         let renewals = async {
             while let Some(id) = ids.recv().await {
                 stream.there().await?;
@@ -209,17 +207,12 @@ impl Stream {
                     let _ = tell.send(Ok(refused));
                     return Ok(());
                 }
-                let (from_the_past, start) = {
-                    let state = self.cluster.lock();
-                    let revision = state.members[self.at].store.revision();
-                    (
-                        !request.start_revision.is_zero() && request.start_revision <= revision,
-                        request.start_revision,
-                    )
+                let from_the_past = {
+                    let revision = self.cluster.lock().members[self.at].store.revision();
+                    !request.start_revision.is_zero() && request.start_revision <= revision
                 };
                 control.create(request);
                 if from_the_past {
-                    let _ = start;
                     // What a watch missed comes in etcd's next round, and holds the stream up until then.
                     self.round().await?;
                 }

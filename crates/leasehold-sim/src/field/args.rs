@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use leasehold_testbed::Part;
+use leasehold_testbed::Version;
 
 use super::faults::Kind;
 use super::stop::Failure;
@@ -67,12 +67,13 @@ impl Args {
             [none] if none == "none" => return Ok(Vec::new()),
             _ => {}
         }
-        let find = |name: &String| {
-            Kind::of_name(name).ok_or_else(|| {
-                Failure::usage(format!("there is no fault {name:?}; --list-faults says which there are"))
-            })
-        };
-        self.faults.iter().map(find).collect()
+        self.faults.iter().map(|name| name.parse().map_err(Failure::usage)).collect()
+    }
+
+    /// How the cluster and the clients are set up, for the summary.
+    pub fn setting(&self) -> String {
+        let percent = f64::from(self.clock_error) / 10_000.0;
+        format!("etcd {}, TTL {} s, clocks up to {percent} % wrong", self.etcd, self.ttl)
     }
 
     /// For how long.
@@ -91,9 +92,9 @@ impl Args {
     /// # Errors
     /// If it is not here.
     pub fn binary(&self) -> Result<PathBuf, Failure> {
-        let part = match self.etcd.as_str() {
-            "3.7" => Part::Etcd37,
-            "3.5" => Part::Etcd35,
+        let vendored = match self.etcd.as_str() {
+            "3.7" => Version::V37,
+            "3.5" => Version::V35,
             path if path.contains('/') => {
                 let path = PathBuf::from(path);
                 let missing = || Failure::unavailable(format!("there is no etcd at {}", path.display()));
@@ -105,16 +106,8 @@ impl Args {
                 )));
             }
         };
-        // What is missing says so itself.
-        part.require().map(|found| found.path).ok_or_else(|| Failure::unavailable(""))
+        vendored
+            .binary()
+            .map_err(|why| Failure::unavailable(format!("there is no etcd {}: {why}", self.etcd)))
     }
-}
-
-/// The faults there are, one a line.
-pub fn list() -> String {
-    let line = |kind: &Kind| {
-        let mark = if kind.is_default() { "" } else { " (only if named)" };
-        format!("{:20}{}{mark}\n", kind.name(), kind.doc())
-    };
-    Kind::ALL.iter().map(line).collect()
 }

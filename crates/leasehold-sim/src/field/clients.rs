@@ -130,7 +130,7 @@ impl Clients {
     /// Notes those that have ended by themselves, which none should.
     pub fn look(&self) {
         for client in self.processes.iter().flatten().filter(|client| !client.process.is_alive()) {
-            self.recorder.surprise(format!("client {} has ended by itself", client.name));
+            self.recorder.failure(format!("client {} has ended by itself", client.name));
         }
     }
 
@@ -146,7 +146,7 @@ impl Clients {
         }
         for client in 0..self.count() {
             if self.processes[client].as_ref().is_some_and(running) {
-                self.recorder.surprise(format!("client c{client} did not end within {PATIENCE:?}"));
+                self.recorder.failure(format!("client c{client} did not end within {PATIENCE:?}"));
             }
             self.kill(client);
         }

@@ -3,68 +3,49 @@
 use std::time::Duration;
 
 use crate::Random;
-
-/// Declares the faults with their names, their sentences, and whether they are in the default set.
-macro_rules! kinds {
-    ($($variant:ident $name:literal $default:literal $doc:literal;)*) => {
-        /// A kind of fault.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Kind {
-            $(#[doc = $doc] $variant,)*
-        }
-
-        impl Kind {
-            /// All there are.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// Its name on the command line.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// What it does.
-            pub const fn doc(self) -> &'static str {
-                match self { $(Self::$variant => $doc,)* }
-            }
-
-            /// Whether it is done unless others are named.
-            pub const fn is_default(self) -> bool {
-                match self { $(Self::$variant => $default,)* }
-            }
-        }
-    };
-}
+use crate::kind::kinds;
 
 kinds! {
-    KillMember "kill-member" true "Kills a member and starts it again on its data later.";
-    RestartMember "restart-member" true "Kills a member and starts it again at once.";
-    FreezeMember "freeze-member" true "Stops a member where it stands, for less than half a TTL if it leads.";
-    FreezeLeaderLong "freeze-leader-long" false
-        "Stops the leader for longer than a TTL; awake, it may revoke leases renewed at its successor.";
-    MoveLeader "move-leader" true "Has the leader hand its part to another member.";
-    IsolateMember "isolate-member" true "Cuts a member off from its peers; clients reach it as before.";
-    OneWayMember "one-way-member" true "Cuts off what a member sends its peers, or what they send it.";
-    IsolateClient "isolate-client" true "Cuts a client off from all members, both ways.";
-    OneWayClient "one-way-client" true "Cuts a client off one way: its requests, or the answers.";
-    Delay "delay" true "Everything between a client and the members takes up to a second longer.";
-    Loss "loss" true "Pieces between a client and the members get lost, and come late.";
-    LateDelivery "late-delivery" true "What a client sends is held back and delivered at the end.";
-    CutConnections "cut-connections" true "Breaks a client's connections, again and again.";
-    KillClient "kill-client" true "Kills a client process and starts another in its place later.";
-    FreezeClient "freeze-client" true "Stops a client process where it stands, also for longer than its TTL.";
-    Compact "compact" true "Forgets the store's history, up to what the witness has seen.";
-    Defragment "defragment" true "Has a member rewrite its store, during which it answers nothing.";
+    /// Kills a member and starts it again on its data later.
+    KillMember "kill-member" 1,
+    /// Kills a member and starts it again at once.
+    RestartMember "restart-member" 1,
+    /// Stops a member where it stands, for less than half a TTL if it leads.
+    FreezeMember "freeze-member" 1,
+    /// Stops the leader for longer than a TTL; awake, it may revoke leases renewed at its successor.
+    FreezeLeaderLong "freeze-leader-long" 0,
+    /// Has the leader hand its part to another member.
+    MoveLeader "move-leader" 1,
+    /// Cuts a member off from its peers; clients reach it as before.
+    IsolateMember "isolate-member" 1,
+    /// Cuts off what a member sends its peers, or what they send it.
+    OneWayMember "one-way-member" 1,
+    /// Cuts a client off from all members, both ways.
+    IsolateClient "isolate-client" 1,
+    /// Cuts a client off one way: its requests, or the answers.
+    OneWayClient "one-way-client" 1,
+    /// Everything between a client and the members takes up to a second longer.
+    Delay "delay" 1,
+    /// Pieces between a client and the members get lost, and come late.
+    Loss "loss" 1,
+    /// What a client sends is held back and delivered at the end.
+    LateDelivery "late-delivery" 1,
+    /// Breaks a client's connections, again and again.
+    CutConnections "cut-connections" 1,
+    /// Kills a client process and starts another in its place later.
+    KillClient "kill-client" 1,
+    /// Stops a client process where it stands, also for longer than its TTL.
+    FreezeClient "freeze-client" 1,
+    /// Forgets the store's history, up to what the witness has seen.
+    Compact "compact" 1,
+    /// Has a member rewrite its store, during which it answers nothing.
+    Defragment "defragment" 1,
 }
 
 impl Kind {
-    /// The kind of this name.
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name)
-    }
-
     /// The faults done unless others are named.
     pub fn defaults() -> Vec<Self> {
-        Self::ALL.iter().copied().filter(|kind| kind.is_default()).collect()
+        Self::ALL.iter().copied().filter(|kind| kind.weight() > 0).collect()
     }
 
     /// Whether it concerns the members and not one client.
@@ -169,15 +150,15 @@ mod tests {
             let times = steps.iter().flat_map(|step| &step.faults).filter(|(done, _)| *done == kind).count();
             assert!(times >= 5, "{} came {times} times", kind.name());
         }
-        assert!(steps.iter().all(|step| step.faults.iter().all(|(kind, _)| kind.is_default())));
+        assert!(steps.iter().all(|step| step.faults.iter().all(|(kind, _)| kind.weight() > 0)));
     }
 
     #[test]
     fn names_are_found_again_and_every_fault_says_what_it_does() {
         for kind in Kind::ALL {
-            assert_eq!(Kind::of_name(kind.name()), Some(*kind));
-            assert!(kind.doc().ends_with('.') && kind.doc().len() > 20);
+            assert_eq!(kind.name().parse(), Ok(*kind));
+            assert!(kind.about().ends_with('.') && kind.about().len() > 20);
         }
-        assert_eq!(Kind::of_name("flood"), None);
+        assert!("flood".parse::<Kind>().is_err());
     }
 }

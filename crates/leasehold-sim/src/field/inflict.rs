@@ -79,6 +79,7 @@ impl Scene<'_> {
             any
         };
         let client = (pick / 2 % self.clients.count() as u64) as usize;
+        let member = if matches!(kind, Kind::MoveLeader | Kind::Compact) { any } else { member };
         let victim = if kind.is_of_members() { member } else { client };
         let one_way = if (pick / 64).is_multiple_of(2) { Way::Out } else { Way::In };
         let role = if !kind.is_of_members() {
@@ -105,7 +106,7 @@ impl Scene<'_> {
                 self.members.freeze(member);
             }
             Kind::FreezeLeaderLong => self.members.freeze(member),
-            Kind::MoveLeader => self.tolerate(self.members.move_leader(any)),
+            Kind::MoveLeader => self.tolerate(self.members.move_leader(member)),
             Kind::IsolateMember => self.network.cut_member(member, Way::Both)?,
             Kind::OneWayMember => self.network.cut_member(member, one_way)?,
             Kind::IsolateClient => self.network.cut_client(client, Way::Both)?,
@@ -118,7 +119,7 @@ impl Scene<'_> {
             Kind::CutConnections => self.network.break_client(client),
             Kind::KillClient => self.clients.kill(client),
             Kind::FreezeClient => self.clients.freeze(client),
-            Kind::Compact => self.tolerate(self.members.compact(any, self.witness.seen())),
+            Kind::Compact => self.tolerate(self.members.compact(member, self.witness.seen())),
             Kind::Defragment => self.tolerate(self.members.defragment(member)),
         }
         Ok((!kind.is_momentary()).then_some(Lasting { kind, victim, until }))

@@ -75,6 +75,15 @@ pub enum Line {
         /// How.
         told: Told,
     },
+    /// A check said that a hold is valid although its time was over.
+    Overdue {
+        /// The hold.
+        id: u64,
+        /// When the check was asked.
+        asked: u64,
+        /// Until when the hold was valid.
+        until: u64,
+    },
     /// Something that no fault explains.
     Surprise {
         /// What it was.

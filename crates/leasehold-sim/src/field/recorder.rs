@@ -7,6 +7,7 @@ use leasehold::runtime::{Instant, Runtime, SystemRuntime};
 use leasehold_mvcc::Revision;
 
 use super::line::{Ask, Line, Told};
+use crate::check::{Promise, Violation};
 use crate::history::{End, History, Hold, Operation, Step, Write};
 
 /// When something happened, and what.
@@ -34,6 +35,24 @@ struct Record {
     last_grant: BTreeMap<String, Instant>,
     faults: Vec<Noted>,
     surprises: Vec<Noted>,
+    /// What makes the run worthless as a proof.
+    failures: Vec<String>,
+    violations: Vec<Violation>,
+}
+
+/// A run, as it was recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    /// What happened.
+    pub history: History,
+    /// When faults began and ended.
+    pub faults: Vec<Noted>,
+    /// What no fault explains, although it breaks no promise.
+    pub surprises: Vec<Noted>,
+    /// What makes the run worthless as a proof.
+    pub failures: Vec<String>,
+    /// What contradicts a promise by itself.
+    pub violations: Vec<Violation>,
 }
 
 impl Recorder {
@@ -79,20 +98,23 @@ impl Recorder {
         self.record().faults.push((now, what));
     }
 
-    /// Notes something that no fault explains.
-    pub fn surprise(&self, what: String) {
-        let now = self.now();
-        self.record().surprises.push((now, what));
+    /// Notes that something did not do its part, so that the run proves nothing.
+    pub fn failure(&self, what: String) {
+        let failures = &mut self.record().failures;
+        if !failures.contains(&what) {
+            failures.push(what);
+        }
     }
 
-    /// The history so far, what else happened, and the surprises.
-    pub fn finish(&self) -> (History, Vec<Noted>, Vec<Noted>) {
+    /// All that was recorded.
+    pub fn finish(&self) -> Recorded {
         let mut record = std::mem::take(&mut *self.record());
         record.refused.sort_unstable();
         for place in record.refused.into_iter().rev() {
             record.history.operations.swap_remove(place);
         }
-        (record.history, record.faults, record.surprises)
+        let Record { history, faults, surprises, failures, violations, .. } = record;
+        Recorded { history, faults, surprises, failures, violations }
     }
 }
 
@@ -159,6 +181,12 @@ impl Record {
                 }
                 operation.answered = Some(Instant::from_nanos(at));
             }
+            Line::Overdue { id, asked, until } => {
+                let (asked, until) = (Instant::from_nanos(asked), Instant::from_nanos(until));
+                let what =
+                    format!("hold {id} of {client} was called valid {:?} too late", asked.since(until));
+                self.violations.push(Violation { promise: Promise::BeliefOverlap, at: asked, what });
+            }
             Line::Surprise { what } => self.surprises.push((now, format!("{client}: {what}"))),
         }
     }
@@ -202,6 +230,13 @@ mod tests {
     }
 
     #[test]
+    fn a_check_that_says_yes_too_late_is_a_violation() {
+        let recorder = Recorder::new().unwrap();
+        recorder.hear("c", Line::Overdue { id: 1, asked: 20, until: 10 });
+        assert_eq!(recorder.finish().violations[0].promise, Promise::BeliefOverlap);
+    }
+
+    #[test]
     fn the_resource_refuses_a_token_below_the_highest() {
         let mut record = Record::default();
         for token in [5, 7, 5, 7] {
@@ -219,7 +254,7 @@ mod tests {
             recorder.hear("c", Line::Called { id, key: "k".into(), at: id, ask });
             recorder.hear("c", Line::Answered { id, at: 9, told });
         }
-        let mut operations = recorder.finish().0.operations;
+        let mut operations = recorder.finish().history.operations;
         operations.sort_by_key(|operation| operation.called);
         let answered: Vec<_> = operations.iter().map(|operation| operation.answered).collect();
         assert_eq!(answered, [None, Some(at(9))]);

@@ -17,6 +17,8 @@ const AROUND: usize = 20;
 /// A run that is over.
 #[derive(Debug)]
 pub struct Report {
+    /// How the cluster and the clients were set up.
+    pub setting: String,
     /// What decided it.
     pub seed: u64,
     /// How long it was.
@@ -37,8 +39,8 @@ pub struct Report {
     pub rule: Duration,
     /// How long it may take here, where somebody may hold and processes wait for a processor.
     pub bound: Duration,
-    /// What the witness did not see: with a gap no verdict can be relied on.
-    pub gaps: Vec<String>,
+    /// What did not do its part, or was not seen: with any of it no verdict can be relied on.
+    pub failures: Vec<String>,
     /// What the checkers say.
     pub checked: Checked,
 }
@@ -46,7 +48,7 @@ pub struct Report {
 impl Report {
     /// Whether all was seen and no promise broken.
     pub fn is_good(&self) -> bool {
-        self.checked.violations.is_empty() && self.gaps.is_empty()
+        self.checked.violations.is_empty() && self.failures.is_empty()
     }
 
     /// The summary, for a person.
@@ -54,7 +56,7 @@ impl Report {
         let mut text = String::new();
         let holds = &self.history.holds;
         let minutes = self.lasted.as_secs_f64() / 60.0;
-        let _ = writeln!(text, "seed {}, {minutes:.1} minutes", self.seed);
+        let _ = writeln!(text, "seed {}, {minutes:.1} minutes, {}", self.seed, self.setting);
         let entries = self.history.entries.len();
         let _ = writeln!(text, "grants: {}, of {entries} attempts", holds.len());
         let refused = self.history.writes.iter().filter(|write| !write.accepted).count();
@@ -92,8 +94,8 @@ impl Report {
         for (at, what) in &self.surprises {
             let _ = writeln!(text, "surprise at {:.3} s: {what}", self.seconds(*at));
         }
-        for gap in &self.gaps {
-            let _ = writeln!(text, "the witness missed something, so this run proves nothing: {gap}");
+        for failure in &self.failures {
+            let _ = writeln!(text, "this run proves nothing: {failure}");
         }
         let _ = writeln!(text, "violations: {}", self.checked.violations.len());
         let story = if self.checked.violations.is_empty() { Vec::new() } else { self.story() };

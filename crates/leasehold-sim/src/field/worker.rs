@@ -220,8 +220,14 @@ impl Worker {
             std::thread::sleep(Duration::from_nanos(end.saturating_sub(self.now())));
         }
         let lost = loop {
+            let asked = self.now();
             match guard.ensure_held(margin) {
                 Ok(()) => {
+                    let until = self.valid_until(&guard);
+                    // A microsecond for the translation of one clock to the other.
+                    if asked > until + 1000 {
+                        say(&Line::Overdue { id, asked, until });
+                    }
                     say(&Line::Write {
                         task: task.to_owned(),
                         lock: lock.clone(),

@@ -78,7 +78,7 @@ impl Run<'_> {
             Kind::FreezeLeader => self.freeze(leader),
             // It takes its time, and must be over with the others.
             Kind::StrandClient if fault.at + Duration::from_secs(14) > self.plan.length => None,
-            Kind::StrandClient => self.strand(client, leader, fault.draw),
+            Kind::StrandClient => self.strand(fault.draw),
             Kind::KillMember => self.kill_member(member),
             Kind::KillLeader => self.kill_member(leader),
             Kind::IsolateMember => self.isolate(member),
@@ -144,21 +144,22 @@ impl Run<'_> {
         Some(Box::new(move |run| run.cluster.thaw(member)))
     }
 
-    fn strand(&mut self, client: u64, leader: usize, draw: u64) -> Option<Undo> {
+    fn strand(&mut self, draw: u64) -> Option<Undo> {
+        let known: Vec<_> =
+            self.machines.iter().filter_map(|machine| Some((machine.client, machine.home?))).collect();
+        let (client, home) = known[(draw % known.len() as u64) as usize];
         let (cluster, world) = (self.cluster.clone(), self.world.clone());
         let pass = move |millis: u64| world.sleep_until(world.now() + Duration::from_millis(millis));
         let story = async move {
-            let others: Vec<_> = (0..cluster.size()).filter(|at| *at != leader).collect();
-            others.iter().for_each(|at| cluster.cut(Some(client), Some(*at), true, true));
-            pass(1000).await;
-            cluster.freeze(leader);
-            pass(3000 + draw % 1500).await;
-            cluster.thaw(leader);
-            pass(30 + draw / 3 % 400).await;
-            cluster.cut(Some(client), Some(leader), true, true);
+            cluster.move_leader(home);
+            pass(2000 + draw / 3 % 1700).await;
+            cluster.freeze(home);
+            pass(2600 + draw / 5 % 1800).await;
+            cluster.thaw(home);
+            pass(100 + draw / 7 % 300).await;
+            cluster.cut(Some(client), None, true, true);
             pass(8000).await;
-            cluster.mend(Some(client), Some(leader), true, true);
-            others.iter().for_each(|at| cluster.mend(Some(client), Some(*at), true, true));
+            cluster.mend(Some(client), None, true, true);
         };
         self.world.spawn("a client is stranded", Box::pin(story)).detach();
         None

@@ -1,16 +1,15 @@
 //! A machine that contends: a session, and two tasks that take locks in every way, work, and let go in every way.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use leasehold::etcd::Etcd;
 use leasehold::mvcc::{LeaseId, PutRequest, Txn};
 use leasehold::runtime::Runtime;
 use leasehold::{Error, EtcdExt, Guard, LockName, LossCause, Mutex, Remote, Session, Ttl};
+use leasehold_testbed::cut;
 use tokio::sync::Notify;
 
 use super::Plan;
@@ -34,6 +33,8 @@ pub(super) fn lock_name(lock: usize) -> LockName {
 pub(super) struct Machine {
     pub(super) node: Node,
     pub(super) client: u64,
+    /// The one member that it knows, if it does not know all.
+    pub(super) home: Option<usize>,
     shared: Arc<Shared>,
 }
 
@@ -55,12 +56,17 @@ struct Shared {
 impl Machine {
     pub(super) fn new(
         node: Node,
+        home: Option<usize>,
         cluster: &Cluster,
         recorder: &Recorder,
         register: &Register,
         plan: &Plan,
     ) -> Self {
-        let (remote, wire) = cluster.client(&node);
+        let mut endpoints = cluster.endpoints();
+        if let Some(home) = home {
+            endpoints = vec![endpoints.swap_remove(home)];
+        }
+        let (remote, wire) = cluster.client_of(&node, endpoints);
         let shared = Shared {
             name: node.name(),
             runtime: node.notes(),
@@ -75,7 +81,7 @@ impl Machine {
             doing: StdMutex::default(),
             ended: Notify::new(),
         };
-        Self { node, client: wire.client(), shared: Arc::new(shared) }
+        Self { node, client: wire.client(), home, shared: Arc::new(shared) }
     }
 
     /// Starts its program.
@@ -220,7 +226,7 @@ impl Shared {
             }
             15..=16 => {
                 self.does(task, format!("lock {name} and give up"));
-                match cut(mutex.lock(), 1 + self.draw(12)).await {
+                match cut(mutex.lock(), 1 + self.draw(12) as usize).await {
                     Some(guard) => self.hold(task, guard?).await,
                     None => Ok(()),
                 }
@@ -253,8 +259,11 @@ impl Shared {
     /// Works in steps, each only after a look at the clock.
     async fn work(&self, held: &Held) -> Result<(), Error> {
         let (lock, token) = (held.guard().name().to_string(), held.guard().token().as_u64());
-        for _ in 0..1 + self.draw(4) {
-            if held.guard().ensure_held(Duration::ZERO).is_err() {
+        // Few hold on for as long as they may: it is in the last instants of a hold that most can go wrong.
+        let steps = if self.draw(50) == 0 { 200 } else { 1 + self.draw(4) };
+        for _ in 0..steps {
+            // Others wait: at the end nobody holds longer than it must.
+            if self.is_over() || held.guard().ensure_held(Duration::ZERO).is_err() {
                 return Ok(());
             }
             // Now and then a write is under way for longer than any lease lives.
@@ -308,18 +317,4 @@ impl Shared {
             Err(_) => self.recorder.answered(call, None),
         }
     }
-}
-
-/// Polls `future` so many times at most, and drops it if it has not ended by then.
-async fn cut<T>(future: impl Future<Output = T>, polls: u64) -> Option<T> {
-    let (mut future, mut left) = (pin!(future), polls);
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if left <= 1 => Poll::Ready(None),
-        Poll::Pending => {
-            left -= 1;
-            Poll::Pending
-        }
-    })
-    .await
 }

@@ -8,7 +8,7 @@ use leasehold::LossCause;
 use leasehold::mvcc::{PutRequest, Txn};
 use leasehold_sim::cluster::LinkFaults;
 use leasehold_sim::fault::{Kind, Weights};
-use leasehold_sim::run::{Plan, run};
+use leasehold_sim::run::{GAP, Plan, run};
 
 use crate::scene::{Resource, SLACK, TTL, holds, play};
 
@@ -153,9 +153,9 @@ fn d01_under_pauses_kills_and_partitions_no_fenced_update_is_lost() {
             .with(Kind::SkewClient, 1);
     for seed in 0..4 {
         let length = Duration::from_secs(60);
-        let faults = weights.draw(seed, length, Duration::from_millis(700));
+        let faults = weights.draw(seed, length, GAP);
         // The shortest TTL there is showed it fastest there.
-        let plan = Plan { ttl: 2, length, faults, ..Plan::contended(seed, &weights) };
+        let plan = Plan { ttl: 2, length, faults, ..Plan::contended(seed, &weights, GAP) };
         assert_eq!(run(&plan).violations, [], "seed {seed}");
     }
 }

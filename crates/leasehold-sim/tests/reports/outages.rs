@@ -120,3 +120,31 @@ fn d41_what_a_member_without_peers_still_shows_proves_nothing() {
         assert!(scene.within(Duration::from_secs(10), held.verify()).await.0.is_err());
     });
 }
+
+/// The last word that this client hears is that of a leader of yesterday, which gives it when it is woken: it renews a
+/// lease that the cluster ends by another clock.
+#[test]
+fn a29_what_a_woken_leader_of_yesterday_renews_does_not_count() {
+    let won = std::cell::Cell::new(0);
+    for step in 0..40 {
+        play(4, async |scene| {
+            let leader = scene.cluster.leader().unwrap();
+            let (a, b) = (scene.client_of("a", leader).await, scene.client("b").await);
+            let held = a.lock("lock").await;
+            let waiting = b.waits("lock");
+            scene.pass(Duration::from_millis(3500 + 41 * step)).await;
+            scene.cluster.freeze(leader);
+            scene.pass(Duration::from_millis(2800 + 97 * step % 1100)).await;
+            scene.cluster.thaw(leader);
+            scene.pass(Duration::from_millis(300)).await;
+            a.cut_off(scene);
+            // The wait may have ended with its own lease while there was no leader.
+            if let (Ok(next), _) = scene.within(TTL * 3, waiting).await {
+                assert!(holds(&next));
+                assert!(!holds(&held), "renewed by a leader of yesterday");
+                won.set(won.get() + 1);
+            }
+        });
+    }
+    assert!(won.get() > 100, "{}", won.get());
+}

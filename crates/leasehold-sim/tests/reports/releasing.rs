@@ -1,11 +1,9 @@
 //! Releases that fail, come twice, or come late.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_sim::cluster::LinkFaults;
+use leasehold_testbed::cut;
 
 use crate::scene::{SLACK, TTL, holds, open, play};
 
@@ -82,18 +80,7 @@ fn d10_an_acquisition_aborted_at_any_point_leaves_nothing() {
             scene.cluster.change_links(None, None, |before| before.and(faults));
             for polls in 1..200 {
                 let mutex = a.mutex("lock");
-                let ended = {
-                    let (mut lock, mut left) = (pin!(mutex.lock()), polls);
-                    poll_fn(|context| match lock.as_mut().poll(context) {
-                        Poll::Ready(told) => Poll::Ready(Some(told)),
-                        Poll::Pending if left == 1 => Poll::Ready(None),
-                        Poll::Pending => {
-                            left -= 1;
-                            Poll::Pending
-                        }
-                    })
-                    .await
-                };
+                let ended = cut(mutex.lock(), polls).await;
                 let ended = ended.inspect(|told| assert!(told.is_ok() || lose_reply > 0)).is_some();
                 let b = scene.client_free(&format!("b{polls}")).await;
                 let (next, _) = scene.within(TTL, b.mutex("lock").lock_timeout(TTL)).await;

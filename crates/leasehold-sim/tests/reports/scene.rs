@@ -72,6 +72,15 @@ impl Scene {
         Client { node, number: wire.client(), remote, session }
     }
 
+    /// One that knows a single member.
+    pub(crate) async fn client_of(&self, name: &str, member: usize) -> Client {
+        let node = self.seeded.node(name, ClockError::NONE);
+        let endpoints = vec![self.cluster.endpoints().swap_remove(member)];
+        let (remote, wire) = self.cluster.client_of(&node, endpoints);
+        let session = open(&remote).await.unwrap();
+        Client { node, number: wire.client(), remote, session }
+    }
+
     /// A client that comes as often as it takes.
     pub(crate) async fn client_free(&self, name: &str) -> Client {
         let node = self.seeded.node(name, ClockError::NONE);
