@@ -141,10 +141,11 @@ impl Mutex {
 
     /// An attempt on the session's lease; if that was retired the moment it was had, on the next one.
     async fn attempt(&self) -> Result<Attempt<'_>> {
+        let mut again = AGAIN;
         loop {
             let lease = self.session.lease().await?;
             match Attempt::new(&lease, &self.name) {
-                Err(_) if !lease.is_open() => {}
+                Err(_) if !lease.is_open() && again.next().is_some() => {}
                 attempt => return attempt,
             }
         }

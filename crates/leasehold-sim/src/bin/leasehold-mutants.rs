@@ -1,10 +1,17 @@
 //! Builds each wrong version of the library and says within how many seeds the simulation catches it.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a command that waits for others, on real time"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use leasehold_sim::Random;
@@ -12,6 +19,9 @@ use leasehold_sim::mutant::Mutant;
 
 /// What was asked for makes no sense.
 const USAGE: u8 = 64;
+
+/// How long one search may take; beyond that, and a minute more, a wrong version is one that turns in circles.
+const MINUTES: u64 = 5;
 
 /// Applies each mutant to a copy of the workspace, builds the simulation there, and searches.
 ///
@@ -83,14 +93,12 @@ fn run(args: &Args) -> Result<bool, String> {
     let mut survivors = 0;
     for mutant in &mutants {
         let told = bench.try_out(mutant, args.seeds)?;
-        let (caught, story) = match told {
-            Some((seed, story)) => (format!("caught at seed {seed}"), story),
-            None => {
-                survivors += 1;
-                (format!("SURVIVED {} seeds", args.seeds), mutant.what.clone())
-            }
+        survivors += usize::from(told.is_none());
+        let told = match told {
+            Some(by) => format!("caught by {by}"),
+            None => format!("SURVIVED {} seeds: {}", args.seeds, mutant.what),
         };
-        println!("{:<40} {caught:<20} {story}", mutant.name);
+        println!("{:<32} {told}", mutant.name);
     }
     println!("{} of {} caught", mutants.len() - survivors, mutants.len());
     Ok(survivors == 0)
@@ -115,8 +123,8 @@ impl Bench {
         Ok(Self { workspace: workspace.to_owned(), copy, target: target.join("mutants/build") })
     }
 
-    /// The seed at which a mutant is caught, and what was seen then.
-    fn try_out(&self, mutant: &Mutant, seeds: u64) -> Result<Option<(u64, String)>, String> {
+    /// By what a mutant is caught, if it is.
+    fn try_out(&self, mutant: &Mutant, seeds: u64) -> Result<Option<String>, String> {
         for (file, text) in mutant.applied(&self.workspace)? {
             write(&self.copy.join(file), &text)?;
         }
@@ -142,25 +150,36 @@ impl Bench {
         Ok(())
     }
 
-    fn search(&self, mutant: &Mutant, seeds: u64) -> Result<Option<(u64, String)>, String> {
+    fn search(&self, mutant: &Mutant, seeds: u64) -> Result<Option<String>, String> {
         let mut command = Command::new(self.target.join("sim/leasehold-sim"));
-        command.args(["--brief", "--minutes", "5", "--seeds", &seeds.to_string()]);
+        command.args(["--brief", "--minutes", &MINUTES.to_string(), "--seeds", &seeds.to_string()]);
         if let Some(faults) = &mutant.faults {
             command.args(["--faults", faults]);
         }
         if let Some(gap) = &mutant.gap {
             command.args(["--gap", gap]);
         }
-        let output = command.output().map_err(|error| format!("the simulation cannot be run: {error}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let failed = |error: std::io::Error| format!("the simulation cannot be run: {error}");
+        let told = self.target.join("told");
+        command.stdout(fs::File::create(&told).map_err(failed)?).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(failed)?;
+        let end = Instant::now() + Duration::from_secs(60 * (MINUTES + 1));
+        while child.try_wait().map_err(failed)?.is_none() {
+            if Instant::now() > end {
+                let _ = child.kill().and_then(|()| child.wait());
+                return Ok(Some("a run that never gets on".to_owned()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let text = fs::read_to_string(&told).map_err(failed)?;
         let mut broken = text.lines().skip_while(|line| !line.starts_with("result: seed "));
         let Some(result) = broken.next() else { return Ok(None) };
-        let seed = result.split_whitespace().nth(2).and_then(|seed| seed.parse().ok());
+        let seed = result.split_whitespace().nth(2).unwrap_or_default();
         let seen: Vec<&str> = broken.filter(|line| !line.is_empty()).collect();
         // The promise that it is meant to break, if that is among those broken.
         let shown = seen.iter().find(|line| line.starts_with(&mutant.breaks)).or_else(|| seen.first());
         let shown = shown.map_or("", |line| line.split(':').next().unwrap_or_default());
-        Ok(seed.map(|seed| (seed, shown.split(" at ").next().unwrap_or_default().to_owned())))
+        Ok(Some(format!("seed {seed}: {}", shown.split(" at ").next().unwrap_or_default())))
     }
 }
 
