@@ -8,7 +8,7 @@
 //! | Go's own mutex, by the lock service inside etcd | [`LockService`] |
 //! | a network link that can be cut | [`Proxy`] |
 //! | a process that holds a lock and can be killed | [`Holder`] |
-//! | a future dropped at each of its await points | [`cut`] |
+//! | a future dropped at each of its await points | [`mod@cut`] |
 //! | a bad network in front of any backend | [`Lossy`] |
 //! | never two inside, tokens only rise | [`Witness`], [`WitnessFile`] |
 //! | nothing left behind | [`Dump`], [`Tracked`] |
