@@ -47,9 +47,11 @@ fn a_program_that_is_no_etcd_is_given_up_with_nothing_left_behind() {
 
 #[test]
 fn where_namespaces_are_not_permitted_it_says_so_and_goes_on_without() {
-    // Whoever has no `ip` has no namespaces; members are started by a shell.
+    // Whoever has no `ip` has no namespaces; members are started by a shell that needs two programs more.
     let tools = Scratch::new("no-ip");
-    std::os::unix::fs::symlink("/bin/sh", tools.path().join("sh")).unwrap();
+    for tool in ["sh", "cat", "rm"] {
+        std::os::unix::fs::symlink(Path::new("/bin").join(tool), tools.path().join(tool)).unwrap();
+    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-field"));
     let output = command.env("PATH", tools.path()).args(["--etcd", "/bin/false"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
