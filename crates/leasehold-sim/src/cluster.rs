@@ -16,6 +16,7 @@ mod process;
 mod stream;
 mod timeless;
 mod truth;
+mod users;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub use wire::ClientWire;
 use crate::executor::{ClockError, Node, Seeded, SeededHandle};
 use link::Link;
 use member::Member;
+use users::Users;
 
 /// etcd's default election timeout.
 pub const ELECTION_TIMEOUT: Duration = Duration::from_millis(1000);
@@ -77,7 +79,7 @@ struct State {
     /// A woken leader of yesterday asks to end leases that it takes for due, and is heard: see
     /// [`Cluster::let_stale_revokes_pass`].
     stale_revokes: bool,
-    credentials_refused: u32,
+    users: Users,
     cluster_id: u64,
     /// Counts what the faults brought about, for the summary.
     seen: BTreeMap<&'static str, u64>,
@@ -100,7 +102,7 @@ impl Cluster {
             next_client: 0,
             expiry_stalled: Instant::ZERO,
             stale_revokes: false,
-            credentials_refused: 0,
+            users: Users::default(),
             cluster_id: member::CLUSTER,
             seen: BTreeMap::new(),
         };
@@ -132,6 +134,10 @@ impl Cluster {
     pub fn client_of(&self, node: &Node, endpoints: Vec<Endpoint>) -> (Remote, ClientWire) {
         let wire = ClientWire::new(self.clone(), node);
         let options = RemoteOptions::new(endpoints).expect("endpoints").runtime(node.runtime());
+        let options = match self.credentials() {
+            Some(credentials) => options.credentials(credentials),
+            None => options,
+        };
         let remote = options.wire(Arc::new(wire.clone())).open().expect("default options");
         (remote, wire)
     }

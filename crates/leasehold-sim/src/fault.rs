@@ -53,8 +53,11 @@ kinds! {
     StallExpiry "stall-expiry" 3,
     /// All history is compacted, under watches that are behind.
     Compact "compact" 3,
-    /// Credentials are refused for a while: a token has expired, or auth was switched on.
+    /// Everybody is refused for a while, whatever the token: a user was taken away and given back.
     RefuseCredentials "refuse-credentials" 1,
+    /// All tokens are forgotten: `--auth-token-ttl` is over, a member was restarted, or a user was changed. It turns the
+    /// cluster's users on.
+    ForgetTokens "forget-tokens" 0,
     /// A client's process stops and its clock runs on: SIGSTOP, a pause by the host, a long collection of garbage.
     PauseClient "pause-client" 6,
     /// A client's machine sleeps: timers stop, and `CLOCK_BOOTTIME` runs on.

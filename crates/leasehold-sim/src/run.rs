@@ -139,6 +139,9 @@ impl<'a> Run<'a> {
         let mut random = Random::new(plan.seed ^ 0xc10c);
         let clocks: Vec<_> = (0..3).map(|_| clock(plan, &mut random)).collect();
         let cluster = Cluster::new(seeded, 3, |at| clocks[at]);
+        if plan.faults.iter().any(|fault| fault.kind == Kind::ForgetTokens) {
+            cluster.turn_users_on();
+        }
         let world = seeded.notes();
         let register = Register::new(world.clone(), recorder.clone());
         let node = seeded.node("foreign", ClockError::NONE);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::authority::Identity;
 use crate::contained::{Contained, Program, Scratch};
 use crate::gateway::Gateway;
 use crate::ports::Port;
@@ -73,8 +74,19 @@ pub struct Options {
     pub election: Option<Duration>,
     /// The most the store may hold.
     pub quota_bytes: Option<u64>,
+    /// Serve clients securely too, at an address of its own.
+    pub secure: Option<Secure>,
     /// More arguments for etcd, as they are.
     pub args: Vec<String>,
+}
+
+/// What a server shows, and whom it lets in, on secure connections.
+#[derive(Clone, Debug)]
+pub struct Secure {
+    /// What it shows.
+    pub identity: Identity,
+    /// The authority whose certificates it wants of its clients; none if it wants none.
+    pub clients: Option<String>,
 }
 
 impl Options {
@@ -92,6 +104,21 @@ impl Options {
         self.unix_socket = true;
         self
     }
+
+    /// Secure connections, too.
+    #[must_use]
+    pub fn with_secure(mut self, identity: Identity, clients: Option<&str>) -> Self {
+        self.secure = Some(Secure { identity, clients: clients.map(str::to_owned) });
+        self
+    }
+
+    /// Tokens that live for so long, in whole seconds; etcd's default is 300 s.
+    #[must_use]
+    pub fn with_token_ttl(mut self, ttl: Duration) -> Self {
+        self.args.push("--auth-token=simple".into());
+        self.args.push(format!("--auth-token-ttl={}", ttl.as_secs()));
+        self
+    }
 }
 
 /// A server. It dies with this value, or with the test process, however that ends; its data and log go too, unless
@@ -103,6 +130,7 @@ pub struct RealEtcd {
     options: Options,
     name: String,
     client: Port,
+    secure: Port,
     peer: Port,
     /// The value of `--initial-cluster`.
     cluster: String,
@@ -131,9 +159,9 @@ impl RealEtcd {
     /// Ports and a folder, for a member that is to be started once all members are known.
     pub(crate) fn prepare(version: Version, options: Options, name: &str) -> Self {
         let scratch = Scratch::new("etcd");
-        let (client, peer) = (Port::reserve(), Port::reserve());
+        let (client, secure, peer) = (Port::reserve(), Port::reserve(), Port::reserve());
         let (cluster, process) = (String::new(), Mutex::new(None));
-        Self { version, options, name: name.to_owned(), client, peer, cluster, process, scratch }
+        Self { version, options, name: name.to_owned(), client, secure, peer, cluster, process, scratch }
     }
 
     pub(crate) fn peer_entry(&self) -> String {
@@ -157,6 +185,19 @@ impl RealEtcd {
     /// The same as the list that clients take.
     pub fn endpoints(&self) -> Vec<String> {
         vec![self.endpoint()]
+    }
+
+    /// Its address for clients on secure connections, if it was asked for them.
+    pub fn secure_endpoint(&self) -> Option<String> {
+        self.options.secure.as_ref().map(|_| format!("https://127.0.0.1:{}", self.secure.number()))
+    }
+
+    /// Shows another certificate from the next connection on.
+    pub fn show(&self, identity: &Identity) {
+        for (file, pem) in [("server.pem", &identity.certificate), ("server-key.pem", &identity.key)] {
+            let path = self.scratch.path().join(file);
+            fs::write(&path, pem).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        }
     }
 
     /// Its Unix socket for clients, if it was asked for one.
@@ -278,6 +319,23 @@ impl RealEtcd {
             let _ = fs::remove_file(&socket);
             listen = format!("{listen},unix://{}", socket.display());
         }
+        let mut secure = Vec::new();
+        if let (Some(Secure { identity, clients }), Some(endpoint)) =
+            (&options.secure, self.secure_endpoint())
+        {
+            self.show(identity);
+            let path = |file: &str| self.scratch.path().join(file);
+            listen = format!("{listen},{endpoint}");
+            secure.push(format!("--cert-file={}", path("server.pem").display()));
+            secure.push(format!("--key-file={}", path("server-key.pem").display()));
+            if let Some(authority) = clients {
+                let file = path("clients.pem");
+                fs::write(&file, authority)
+                    .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
+                secure.push(format!("--trusted-ca-file={}", file.display()));
+                secure.push("--client-cert-auth".into());
+            }
+        }
         let mut args = vec![
             format!("--name={}", self.name),
             format!("--data-dir={}", self.data_path().display()),
@@ -300,6 +358,7 @@ impl RealEtcd {
         if let Some(bytes) = options.quota_bytes {
             args.push(format!("--quota-backend-bytes={bytes}"));
         }
+        args.extend(secure);
         args.extend(options.args.iter().cloned());
         Program::new(binary).args(args).log(self.log_path()).scratch(self.scratch.path())
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | one test body on every backend | [`for_each_backend!`], [`Backend`] |
 //! | a real etcd, a real cluster | [`RealEtcd`], [`Cluster`], asked directly by [`Gateway`] |
+//! | certificates | [`Authority`] |
 //! | etcdctl | [`Etcdctl`] |
 //! | Go's own mutex, by the lock service inside etcd | [`LockService`] |
 //! | a network link that can be cut | [`Proxy`] |
@@ -30,6 +31,7 @@
     reason = "test support: a failure is a panic with its story, and real servers live on real time"
 )]
 
+pub mod authority;
 pub mod backends;
 pub mod cluster;
 pub mod contained;
@@ -48,12 +50,13 @@ pub mod requirement;
 pub mod tracked;
 pub mod witness;
 
+pub use authority::{Authority, Identity};
 pub use backends::{Backend, block_on, connect};
 pub use cluster::Cluster;
 pub use contained::{Contained, Program, Scratch};
 pub use cut::cut;
 pub use dump::{Dump, embedded_leases};
-pub use etcd::{Options, RealEtcd, Version};
+pub use etcd::{Options, RealEtcd, Secure, Version};
 pub use etcdctl::Etcdctl;
 pub use gateway::Gateway;
 pub use holder::{Holder, Order};

@@ -66,6 +66,14 @@ pub enum Error {
         /// What is wrong with the answer.
         why: String,
     },
+    /// No secure connection could be made, since one side does not trust the other's certificate. Nothing was sent.
+    #[error("no secure connection to etcd at {endpoint}: {why}")]
+    Untrusted {
+        /// Where it was tried.
+        endpoint: String,
+        /// What is wrong, and with which setting.
+        why: String,
+    },
     /// The place in the queue, or the hold, is gone.
     #[error("lost: {cause}")]
     Lost {
@@ -149,6 +157,8 @@ impl Error {
             Self::Invalid { .. } => ErrorKind::InvalidInput,
             Self::Unavailable { .. } => ErrorKind::Unavailable,
             Self::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
+            Self::Untrusted { .. } => ErrorKind::Auth,
+            Self::Refused { source, .. } if is_about_the_caller(source) => ErrorKind::Auth,
             Self::Refused { source, .. } => match source.code {
                 Code::Unauthenticated | Code::PermissionDenied => ErrorKind::Auth,
                 Code::Unimplemented => ErrorKind::Unsupported,
@@ -203,4 +213,16 @@ impl Error {
             other => Self::Lock { lock: lock.into(), source: Arc::new(other) },
         }
     }
+}
+
+/// Whether a refusal is about who asks, though its code does not say so: etcd has other codes for most of these.
+fn is_about_the_caller(refusal: &StoreError) -> bool {
+    const WORDS: [&str; 5] = [
+        "authentication failed",
+        "invalid auth token",
+        "revision of auth store is old",
+        "user name is empty",
+        "user name not found",
+    ];
+    WORDS.iter().any(|words| refusal.message.contains(words))
 }

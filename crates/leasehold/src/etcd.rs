@@ -39,10 +39,12 @@ use leasehold_mvcc::{
 
 pub use embedded::{Embedded, EmbeddedOptions, WatchControl, WatchStream};
 pub use prefixed::Prefixed;
+#[cfg(feature = "tls")]
+pub use remote::TlsOptions;
 #[cfg(feature = "remote")]
 pub use remote::{
-    Endpoint, IntoEndpoints, KeepAliveLine, Lane, Remote, RemoteOptions, WatchLine, WatchOrder, Wire,
-    WireError,
+    Credentials, Endpoint, IntoEndpoints, KeepAliveLine, Lane, Remote, RemoteOptions, Token, WatchLine,
+    WatchOrder, Wire, WireError,
 };
 
 use crate::error::{Error, Result};

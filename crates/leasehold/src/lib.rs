@@ -50,6 +50,7 @@
 //! | feature | default | brings |
 //! |---|---|---|
 //! | `remote` | yes | the gRPC client |
+//! | `tls` | no | secure connections for it |
 //! | `conformance` | no | the suite that any [`Etcd`](etcd::Etcd) can be run through |
 
 mod distributed_lock;
@@ -67,9 +68,11 @@ mod turn;
 
 pub use distributed_lock::DistributedLock;
 pub use error::{Error, ErrorKind, Result};
-pub use etcd::{Embedded, EtcdExt, Prefixed};
+#[cfg(feature = "tls")]
+pub use etcd::TlsOptions;
 #[cfg(feature = "remote")]
-pub use etcd::{Endpoint, Remote, RemoteOptions};
+pub use etcd::{Credentials, Endpoint, Remote, RemoteOptions};
+pub use etcd::{Embedded, EtcdExt, Prefixed};
 pub use hold::{FencingToken, Guard, LossCause, Lost};
 pub use leasehold_mvcc as mvcc;
 pub use mutex::{Mutex, TryLock};

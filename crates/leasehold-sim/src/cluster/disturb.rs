@@ -147,16 +147,6 @@ impl Cluster {
         self.changed();
     }
 
-    /// Refuses everybody's credentials, until [`Cluster::accept_credentials`].
-    pub fn refuse_credentials(&self) {
-        self.lock().credentials_refused += 1;
-    }
-
-    /// Ends one [`Cluster::refuse_credentials`].
-    pub fn accept_credentials(&self) {
-        self.lock().credentials_refused -= 1;
-    }
-
     /// Goes back to a backup: the log without its last `entries`, as a new cluster or under the old id.
     pub fn restore(&self, entries: usize, new_id: bool) {
         let mut state = self.lock();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::Either;
-use leasehold::etcd::WireError;
+use leasehold::etcd::{Token, WireError};
 use leasehold::runtime::{Instant, Runtime, before, race};
-use leasehold_mvcc::{Answer, Code, Command, Header, KeepAliveAnswer, LeaseId, StoreError, Txn, TxnOp};
+use leasehold_mvcc::{Answer, Command, Header, KeepAliveAnswer, LeaseId, Txn, TxnOp};
 use tokio::sync::oneshot;
 
 use super::lease::Renewed;
@@ -91,10 +91,15 @@ fn headed(mut answer: Answer, member: &Member) -> Answer {
 
 impl Cluster {
     /// What comes of a request that has reached a member, as it leaves that member.
-    pub(super) async fn process(&self, at: usize, command: Command) -> Result<Answer, WireError> {
+    pub(super) async fn process(
+        &self,
+        at: usize,
+        token: Option<&Token>,
+        command: Command,
+    ) -> Result<Answer, WireError> {
         let born = self.lock().members[at].generation;
         self.awake(at, born).await?;
-        let answer = self.work(at, command).await;
+        let answer = self.work(at, token, command).await;
         self.awake(at, born).await?;
         answer
     }
@@ -111,11 +116,8 @@ impl Cluster {
         self.until(look).await
     }
 
-    async fn work(&self, at: usize, command: Command) -> Result<Answer, WireError> {
-        if self.lock().credentials_refused > 0 {
-            self.saw("credentials refused");
-            return Err(WireError::Refused(bad_token()));
-        }
+    async fn work(&self, at: usize, token: Option<&Token>, command: Command) -> Result<Answer, WireError> {
+        self.admit(token)?;
         let deadline = self.now() + REQUEST_TIMEOUT;
         match Kind::of(&command) {
             Kind::Local => {
@@ -214,11 +216,13 @@ impl Cluster {
     }
 
     /// One renewal, as one member answers it.
-    pub(super) async fn renew(&self, at: usize, id: LeaseId) -> Result<KeepAliveAnswer, WireError> {
-        if self.lock().credentials_refused > 0 {
-            self.saw("credentials refused");
-            return Err(WireError::Refused(bad_token()));
-        }
+    pub(super) async fn renew(
+        &self,
+        at: usize,
+        token: Option<&Token>,
+        id: LeaseId,
+    ) -> Result<KeepAliveAnswer, WireError> {
+        self.admit(token)?;
         let deadline = self.now() + REQUEST_TIMEOUT;
         let mut waits = false;
         let renewed = self.until(|state| {
@@ -250,8 +254,4 @@ impl Cluster {
             Either::Right(()) => Err(unknown("etcdserver: leader changed")),
         }
     }
-}
-
-pub(super) fn bad_token() -> StoreError {
-    StoreError::new(Code::Unauthenticated, "etcdserver: invalid auth token")
 }

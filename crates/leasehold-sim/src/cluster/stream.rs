@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use futures_util::future::Either;
 use leasehold::etcd::WireError;
-use leasehold::etcd::{Lane, WatchControl, WatchOrder, WatchStream};
+use leasehold::etcd::{Lane, Token, WatchControl, WatchOrder, WatchStream};
 use leasehold::runtime::{Instant, Runtime, race};
 use leasehold_mvcc::{KeepAliveAnswer, LeaseId, WatchId, WatchResponse};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::process::{bad_token, unknown};
+use super::process::unknown;
+use super::users::bad_token;
 use super::{Cluster, State};
 
 /// How often etcd brings watches up that are behind.
@@ -20,6 +21,7 @@ struct Stream {
     cluster: Cluster,
     client: u64,
     at: usize,
+    token: Option<Token>,
     born: u64,
 }
 
@@ -32,7 +34,7 @@ impl Stream {
         cluster: &Cluster,
         client: u64,
         at: usize,
-        lane: Lane,
+        (lane, token): (Lane, Option<Token>),
         tell: &UnboundedSender<Result<T, WireError>>,
     ) -> Option<Self> {
         match race(tell.closed(), cluster.connect(client, at, lane)).await {
@@ -44,7 +46,7 @@ impl Stream {
             }
         }
         let born = cluster.lock().generation(client, at);
-        Some(Self { cluster: cluster.clone(), client, at, born })
+        Some(Self { cluster: cluster.clone(), client, at, token, born })
     }
 
     /// Ends once the connection is broken.
@@ -115,11 +117,11 @@ impl Cluster {
         self,
         client: u64,
         at: usize,
-        lane: Lane,
+        opened: (Lane, Option<Token>),
         mut orders: UnboundedReceiver<WatchOrder>,
         tell: UnboundedSender<Result<WatchResponse, WireError>>,
     ) {
-        let Some(stream) = Stream::open(&self, client, at, lane, &tell).await else { return };
+        let Some(stream) = Stream::open(&self, client, at, opened, &tell).await else { return };
         let store = self.lock().members[at].store.clone();
         let (control, mut messages) = store.watch_stream();
         let talk = stream.talk(&mut orders, &control, &mut messages, &tell);
@@ -132,18 +134,18 @@ impl Cluster {
         self,
         client: u64,
         at: usize,
-        lane: Lane,
+        opened: (Lane, Option<Token>),
         mut ids: UnboundedReceiver<LeaseId>,
         tell: UnboundedSender<Result<KeepAliveAnswer, WireError>>,
     ) {
-        let Some(stream) = Stream::open(&self, client, at, lane, &tell).await else { return };
+        let Some(stream) = Stream::open(&self, client, at, opened, &tell).await else { return };
         let renewals = async {
             while let Some(id) = ids.recv().await {
                 stream.there().await?;
                 if stream.is_cut() {
                     return Err(Broken(unknown("the stream broke")));
                 }
-                let answer = stream.or_broken(self.renew(at, id)).await?;
+                let answer = stream.or_broken(self.renew(at, stream.token.as_ref(), id)).await?;
                 stream.back().await?;
                 let failed = answer.is_err();
                 let _ = tell.send(answer);
@@ -192,7 +194,7 @@ impl Stream {
     ) -> Result<(), Broken> {
         match order {
             WatchOrder::Create(request) => {
-                if self.cluster.lock().credentials_refused > 0 {
+                if self.cluster.admit(self.token.as_ref()).is_err() {
                     self.back().await?;
                     let refused = WatchResponse {
                         watch_id: WatchId::new(-1),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, pending};
 use futures_util::stream;
 use leasehold::Endpoint;
-use leasehold::etcd::{KeepAliveLine, Lane, WatchLine, Wire, WireError};
+use leasehold::etcd::{Credentials, KeepAliveLine, Lane, Token, WatchLine, Wire, WireError};
 use leasehold::runtime::{Runtime, before};
 use leasehold_mvcc::{Answer, Command};
 use tokio::sync::{mpsc, oneshot};
@@ -140,6 +140,7 @@ impl Cluster {
         self,
         client: u64,
         at: usize,
+        token: Option<Token>,
         command: Command,
         tell: oneshot::Sender<Result<Answer, WireError>>,
     ) {
@@ -159,14 +160,14 @@ impl Cluster {
             self.saw("request came late");
             let _ = tell.send(Err(unknown("connection reset by peer")));
             self.sleep(self.up_to(faults.max_late)).await;
-            let _ = self.process(at, command).await;
+            let _ = self.process(at, token.as_ref(), command).await;
             return;
         }
         if self.gets_there(client, at, born).await.is_none() {
             let _ = tell.send(Err(unknown("connection reset by peer")));
             return;
         }
-        let answer = self.process(at, command).await;
+        let answer = self.process(at, token.as_ref(), command).await;
         if self.chance(faults.lose_reply) {
             self.saw("answer lost");
             self.break_link(client, at);
@@ -187,6 +188,7 @@ impl Wire for ClientWire {
         &self,
         endpoint: &Endpoint,
         lane: Lane,
+        token: Option<Token>,
         command: Command,
         patience: Duration,
     ) -> BoxFuture<'static, Result<Answer, WireError>> {
@@ -194,7 +196,7 @@ impl Wire for ClientWire {
         Box::pin(async move {
             wire.connect(at, lane, patience / 2).await?;
             let (tell, told) = oneshot::channel();
-            let carry = wire.cluster.clone().carry(wire.client, at, command, tell);
+            let carry = wire.cluster.clone().carry(wire.client, at, token, command, tell);
             wire.cluster.world().spawn("network: request", Box::pin(carry)).detach();
             match told.await {
                 Ok(answer) => answer,
@@ -204,18 +206,43 @@ impl Wire for ClientWire {
         })
     }
 
-    fn open_watch(&self, endpoint: &Endpoint, lane: Lane) -> WatchLine {
+    fn authenticate(
+        &self,
+        endpoint: &Endpoint,
+        lane: Lane,
+        credentials: Credentials,
+        patience: Duration,
+    ) -> BoxFuture<'static, Result<Token, WireError>> {
+        let (wire, at) = (self.clone(), member_of(endpoint));
+        Box::pin(async move {
+            wire.connect(at, lane, patience / 2).await?;
+            let Self { cluster, client, .. } = wire;
+            let born = cluster.lock().generation(client, at);
+            cluster.sleep(cluster.latency(client, at)).await;
+            let lost = || unknown("connection reset by peer");
+            cluster.gets_there(client, at, born).await.ok_or_else(lost)?;
+            // It goes through the log, so only a member that has a leader gives one.
+            let well = |state: &mut State| (state.is_well(at) && state.members[at].frozen == 0).then_some(());
+            cluster.until(well).await;
+            let token = cluster.login(&credentials)?;
+            cluster.gets_back(client, at, born).await.ok_or_else(lost)?;
+            cluster.sleep(cluster.latency(client, at)).await;
+            Ok(token)
+        })
+    }
+
+    fn open_watch(&self, endpoint: &Endpoint, lane: Lane, token: Option<Token>) -> WatchLine {
         let ((orders, received), (tell, mut told)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let (cluster, client, at) = (self.cluster.clone(), self.client, member_of(endpoint));
-        let line = cluster.clone().watch_line(client, at, lane, received, tell);
+        let line = cluster.clone().watch_line(client, at, (lane, token), received, tell);
         cluster.world().spawn("network: watch", Box::pin(line)).detach();
         WatchLine { orders, answers: Box::pin(stream::poll_fn(move |context| told.poll_recv(context))) }
     }
 
-    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane) -> KeepAliveLine {
+    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane, token: Option<Token>) -> KeepAliveLine {
         let ((ids, received), (tell, mut told)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let (cluster, client, at) = (self.cluster.clone(), self.client, member_of(endpoint));
-        let line = cluster.clone().keep_alive_line(client, at, lane, received, tell);
+        let line = cluster.clone().keep_alive_line(client, at, (lane, token), received, tell);
         cluster.world().spawn("network: renewals", Box::pin(line)).detach();
         KeepAliveLine { ids, answers: Box::pin(stream::poll_fn(move |context| told.poll_recv(context))) }
     }

@@ -96,6 +96,10 @@ impl Run<'_> {
                 self.cluster.compact();
                 None
             }
+            Kind::ForgetTokens => {
+                self.cluster.forget_tokens();
+                None
+            }
             Kind::RefuseCredentials => {
                 self.cluster.refuse_credentials();
                 Some(Box::new(|run| run.cluster.accept_credentials()))

@@ -4,11 +4,14 @@
 //! asked again within the call's bound; a write of unknown outcome never is. Connections and streams live on the
 //! library's own threads: they go on when the caller's runtime is blocked, gone, or not tokio.
 
+mod auth;
 mod calls;
 mod endpoint;
 mod options;
 mod pin;
 mod renewal;
+#[cfg(feature = "tls")]
+mod tls;
 mod transport;
 mod verdict;
 mod watch;
@@ -30,13 +33,17 @@ use leasehold_mvcc::{
     WatchRequest,
 };
 
+pub use auth::{Credentials, Token};
 pub use endpoint::{Endpoint, IntoEndpoints};
 pub use options::RemoteOptions;
+#[cfg(feature = "tls")]
+pub use tls::TlsOptions;
 pub use transport::{KeepAliveLine, Lane, WatchLine, WatchOrder, Wire, WireError};
 
 use super::{Call, Etcd, Updates, WatchUpdate};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
+use auth::Login;
 use pin::Pin;
 use renewal::Renewals;
 use watch::{Pool, Road};
@@ -78,6 +85,7 @@ pub struct Remote {
 struct Inner {
     wire: Arc<dyn Wire>,
     runtime: Arc<dyn Runtime>,
+    login: Arc<Login>,
     call_timeout: Duration,
     closed: AtomicBool,
     calls: Road,
@@ -100,10 +108,12 @@ impl Remote {
 
     fn assemble(options: RemoteOptions, runtime: Arc<dyn Runtime>, wire: Arc<dyn Wire>) -> Self {
         let endpoints: Arc<[Endpoint]> = options.endpoints.into();
+        let login = Arc::new(Login::new(options.credentials));
         let road = |lane| Road {
             lane,
             pin: Arc::new(Pin::new(endpoints.clone(), &*runtime)),
             wire: wire.clone(),
+            login: login.clone(),
             runtime: runtime.clone(),
             connect_timeout: options.connect_timeout,
             silence: options.watch_silence,
@@ -117,6 +127,7 @@ impl Remote {
             calls,
             leases,
             renewals: Renewals::default(),
+            login,
             wire,
             runtime,
         };

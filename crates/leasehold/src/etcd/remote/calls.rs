@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use leasehold_mvcc::{Answer, Command};
 
+use super::auth::{self, Pass, Refusals};
 use super::pin::{Pin, Trial};
-use super::{Inner, Lane, WireError};
+use super::{Endpoint, Inner, Lane, WireError};
 use crate::error::{Error, Result};
 use crate::runtime::{Backoff, Instant, Runtime, before};
 
@@ -26,9 +27,21 @@ pub(super) async fn call<T>(
     loop {
         inner.check_open()?;
         let (at, endpoint) = round.pin.current();
-        let patience = round.patience(harmless);
         let trial = Trial::new(round.pin, at, runtime);
-        let call = inner.wire.call(endpoint, lane, command.clone(), patience);
+        let pass = match round.pass(endpoint, harmless).await {
+            Ok(pass) => pass,
+            Err(WireError::Refused(no) | WireError::Unauthorized(no)) => {
+                trial.answered();
+                return Err(auth::denied(no));
+            }
+            Err(failed) => {
+                trial.failed();
+                round.next(at, failed).await?;
+                continue;
+            }
+        };
+        let patience = round.patience(harmless);
+        let call = inner.wire.call(endpoint, lane, pass.token.clone(), command.clone(), patience);
         let Some(outcome) = before(runtime, runtime.now() + patience, call).await else {
             trial.failed();
             inner.wire.distrust(endpoint, lane);
@@ -36,10 +49,10 @@ pub(super) async fn call<T>(
             if !harmless {
                 return Err(Error::OutcomeUnknown { operation, endpoint: endpoint.to_string(), cause });
             }
-            round.next(at, cause).await?;
+            round.next(at, WireError::OutcomeUnknown { cause }).await?;
             continue;
         };
-        let cause = match outcome {
+        let failed = match outcome {
             Ok(answer) => {
                 trial.answered();
                 return pick(answer).ok_or_else(|| Error::Protocol {
@@ -51,22 +64,25 @@ pub(super) async fn call<T>(
                 trial.answered();
                 return Err(Error::Refused { operation, source });
             }
-            Err(WireError::NotDone { cause }) => cause,
-            Err(WireError::OutcomeUnknown { cause }) if harmless => cause,
-            Err(WireError::OutcomeUnknown { cause }) => {
+            Err(WireError::Unauthorized(source)) => {
+                trial.answered();
+                if round.refusals.is_worth_another(&inner.login, &pass) {
+                    continue;
+                }
+                return Err(Error::Refused { operation, source });
+            }
+            Err(WireError::OutcomeUnknown { cause }) if !harmless => {
                 trial.failed();
                 return Err(Error::OutcomeUnknown { operation, endpoint: endpoint.to_string(), cause });
             }
-            Err(WireError::NotEtcd { why, sent }) => {
-                if round.pin.count() == 1 || (sent && !harmless) {
-                    trial.failed();
-                    return Err(Error::Protocol { endpoint: endpoint.to_string(), why });
-                }
-                why
+            Err(WireError::NotEtcd { why, sent: true }) if !harmless => {
+                trial.failed();
+                return Err(Error::Protocol { endpoint: endpoint.to_string(), why });
             }
+            Err(failed) => failed,
         };
         trial.failed();
-        round.next(at, cause).await?;
+        round.next(at, failed).await?;
     }
 }
 
@@ -79,12 +95,14 @@ fn is_harmless(command: &Command) -> bool {
 pub(super) struct Round<'a> {
     pub(super) pin: &'a Pin,
     inner: &'a Inner,
+    lane: Lane,
     operation: &'static str,
     deadline: Instant,
     backoff: Backoff,
     tries: usize,
+    pub(super) refusals: Refusals,
     /// What each endpoint said last.
-    causes: Vec<Option<String>>,
+    causes: Vec<Option<WireError>>,
 }
 
 impl<'a> Round<'a> {
@@ -93,10 +111,12 @@ impl<'a> Round<'a> {
         Self {
             pin,
             inner,
+            lane,
             operation,
             deadline: inner.runtime.now() + inner.call_timeout,
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
             tries: 0,
+            refusals: Refusals::default(),
             causes: vec![None; pin.count()],
         }
     }
@@ -111,16 +131,31 @@ impl<'a> Round<'a> {
         left.min(self.inner.call_timeout / parts)
     }
 
+    /// What the next try goes with.
+    pub(super) async fn pass(&self, endpoint: &Endpoint, again: bool) -> Result<Pass, WireError> {
+        let Inner { login, wire, runtime, .. } = self.inner;
+        match login.known() {
+            Some(pass) => Ok(pass),
+            None => login.pass(&**wire, &**runtime, (endpoint, self.lane), self.patience(again)).await,
+        }
+    }
+
     /// Notes a failed try and waits for the next one's turn, which is at once as long as there is an endpoint that was
     /// not asked yet.
-    pub(super) async fn next(&mut self, at: usize, cause: String) -> Result<()> {
+    ///
+    /// # Errors
+    /// What all of them said, if time is up, or if it is what time does not change.
+    pub(super) async fn next(&mut self, at: usize, failed: WireError) -> Result<()> {
         let runtime: &dyn Runtime = &*self.inner.runtime;
-        tracing::debug!(operation = self.operation, endpoints = self.pin.names(), cause, "a try failed");
+        tracing::debug!(operation = self.operation, endpoints = self.pin.names(), cause = %failed, "a try failed");
         if let Some(said) = self.causes.get_mut(at) {
-            *said = Some(cause);
+            *said = Some(failed);
         }
         self.tries += 1;
         if self.tries.is_multiple_of(self.pin.count()) {
+            if let Some(hopeless) = self.hopeless() {
+                return Err(hopeless);
+            }
             let pause = self.backoff.next_delay(runtime);
             let resume = runtime.now() + pause;
             if resume < self.deadline {
@@ -133,6 +168,24 @@ impl<'a> Round<'a> {
         Err(self.unavailable())
     }
 
+    /// Why asking again is of no use: none of the endpoints is an etcd, or to be trusted.
+    fn hopeless(&self) -> Option<Error> {
+        let endpoint = || self.pin.names();
+        let mut verdict = None;
+        for said in &self.causes {
+            verdict = Some(match said {
+                Some(WireError::Untrusted { why }) => {
+                    Error::Untrusted { endpoint: endpoint(), why: why.clone() }
+                }
+                Some(WireError::NotEtcd { why, .. }) => {
+                    Error::Protocol { endpoint: endpoint(), why: why.clone() }
+                }
+                _ => return None,
+            });
+        }
+        verdict
+    }
+
     /// That nobody could be asked.
     pub(super) fn unavailable(&self) -> Error {
         Error::Unavailable { operation: self.operation, endpoints: self.pin.names(), cause: self.causes() }
@@ -140,7 +193,7 @@ impl<'a> Round<'a> {
 
     /// What each endpoint said.
     pub(super) fn causes(&self) -> String {
-        let said: Vec<&str> = self.causes.iter().flatten().map(String::as_str).collect();
+        let said: Vec<String> = self.causes.iter().flatten().map(ToString::to_string).collect();
         said.join("; ")
     }
 }

@@ -12,15 +12,16 @@ const MAX_SOCKET_PATH: usize = 107;
 
 /// Where one etcd member takes requests of clients.
 ///
-/// It is written as etcdctl takes it: `host:port`, `http://host:port`, `[::1]:2379` for an IPv6 address, or
-/// `unix:///path` (also `unix:/path`; `unix://path` and `unix:path` are relative to the working directory) for a
-/// socket in the file system. Blanks around it and one `/` after it do no harm.
+/// It is written as etcdctl takes it: `https://host:port`, `http://host:port`, `host:port` for the one or the other as the
+/// client's settings are, `[::1]:2379` for an IPv6 address, or `unix:///path` (also `unix:/path`; `unix://path` and
+/// `unix:path` are relative to the working directory) for a socket in the file system. Blanks around it and one `/` after
+/// it do no harm.
 ///
 /// ```
 /// use leasehold::Endpoint;
 ///
-/// let endpoint: Endpoint = "http://[::1]:2379/".parse()?;
-/// assert_eq!(endpoint.to_string(), "[::1]:2379");
+/// let endpoint: Endpoint = " http://[::1]:2379/".parse()?;
+/// assert_eq!(endpoint.to_string(), "http://[::1]:2379");
 /// assert!("::1".parse::<Endpoint>().is_err(), "which colon ends the address?");
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -31,10 +32,19 @@ pub struct Endpoint(Address);
 enum Address {
     /// The host without brackets.
     Tcp {
+        scheme: Scheme,
         host: String,
         port: u16,
     },
     Unix(PathBuf),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Scheme {
+    /// None is written: the client's settings say whether connections are secure.
+    Unsaid,
+    Http,
+    Https,
 }
 
 impl Endpoint {
@@ -49,9 +59,26 @@ impl Endpoint {
     /// Host (without brackets) and port, if this is reached by TCP.
     pub fn tcp(&self) -> Option<(&str, u16)> {
         match &self.0 {
-            Address::Tcp { host, port } => Some((host, *port)),
+            Address::Tcp { host, port, .. } => Some((host, *port)),
             Address::Unix(_) => None,
         }
+    }
+
+    /// Whether connections to it are secure, in a client that has (`settings`) or has no settings for secure ones.
+    pub fn is_secure(&self, settings: bool) -> bool {
+        match &self.0 {
+            Address::Tcp { scheme, .. } => match scheme {
+                Scheme::Unsaid => settings,
+                Scheme::Http => false,
+                Scheme::Https => true,
+            },
+            Address::Unix(_) => false,
+        }
+    }
+
+    /// Whether both are the same place.
+    fn is_same_place(&self, other: &Self) -> bool {
+        self.tcp() == other.tcp() && self.unix() == other.unix()
     }
 
     /// The socket's path, if this is reached by a Unix socket.
@@ -80,22 +107,18 @@ impl FromStr for Endpoint {
         if let Some(path) = trimmed.strip_prefix("unix:") {
             return socket(path.strip_prefix("//").unwrap_or(path)).map_err(refused);
         }
-        let rest = match trimmed.split_once("://") {
-            None => trimmed,
-            Some(("http", rest)) => rest,
-            Some(("https", _)) => {
-                return Err(Error::Unsupported {
-                    operation: "TLS to etcd (an https:// endpoint)",
-                    backend: "this version of leasehold; write http://host:port on a network you trust",
-                });
-            }
+        let (scheme, rest) = match trimmed.split_once("://") {
+            None => (Scheme::Unsaid, trimmed),
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some(("https", rest)) => (Scheme::Https, rest),
             Some((scheme, rest)) => {
                 return Err(refused(format!(
-                    "the scheme {scheme:?} is not known; write http://{rest}, or unix:///path for a socket"
+                    "the scheme {scheme:?} is not known; write https://{rest} or http://{rest}, or unix:///path for a \
+                     socket"
                 )));
             }
         };
-        tcp(rest.strip_suffix('/').unwrap_or(rest)).map_err(refused)
+        tcp(scheme, rest.strip_suffix('/').unwrap_or(rest)).map_err(refused)
     }
 }
 
@@ -112,7 +135,7 @@ fn socket(path: &str) -> Result<Endpoint, String> {
     Ok(Endpoint(Address::Unix(PathBuf::from(path))))
 }
 
-fn tcp(rest: &str) -> Result<Endpoint, String> {
+fn tcp(scheme: Scheme, rest: &str) -> Result<Endpoint, String> {
     if let Some(odd) = rest.chars().find(|c| matches!(c, '/' | '?' | '#' | '@')) {
         return Err(format!("{odd:?} has no place in it; write host:port and nothing else"));
     }
@@ -144,7 +167,7 @@ fn tcp(rest: &str) -> Result<Endpoint, String> {
     match port.parse::<u16>() {
         // Rust would take a plus sign before it.
         Ok(number) if number > 0 && !port.starts_with('+') => {
-            Ok(Endpoint(Address::Tcp { host: host.to_ascii_lowercase(), port: number }))
+            Ok(Endpoint(Address::Tcp { scheme, host: host.to_ascii_lowercase(), port: number }))
         }
         _ => Err(format!("{port:?} is not a port; write a number from 1 to 65535, such as {host}:2379")),
     }
@@ -153,8 +176,14 @@ fn tcp(rest: &str) -> Result<Endpoint, String> {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Address::Tcp { scheme, host, port } => {
+                f.write_str(match scheme {
+                    Scheme::Unsaid => "",
+                    Scheme::Http => "http://",
+                    Scheme::Https => "https://",
+                })?;
+                if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+            }
             Address::Unix(path) if path.is_absolute() => write!(f, "unix://{}", path.display()),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
         }
@@ -229,11 +258,11 @@ impl<S: AsRef<str>, const N: usize> IntoEndpoints for [S; N] {
     }
 }
 
-/// Each once, in the order given, and at least one.
+/// Each once, as it is written first, in the order given, and at least one.
 pub(super) fn distinct(all: Vec<Endpoint>) -> Result<Vec<Endpoint>> {
     let mut kept: Vec<Endpoint> = Vec::with_capacity(all.len());
     for endpoint in all {
-        if !kept.contains(&endpoint) {
+        if !kept.iter().any(|known| known.is_same_place(&endpoint)) {
             kept.push(endpoint);
         }
     }
@@ -268,9 +297,10 @@ mod tests {
     fn every_usual_spelling_is_understood() {
         for (text, wanted) in [
             ("127.0.0.1:2379", "127.0.0.1:2379"),
-            (" http://Etcd-1.example:2379/ ", "etcd-1.example:2379"),
+            (" http://Etcd-1.example:2379/ ", "http://etcd-1.example:2379"),
+            ("https://etcd:2379", "https://etcd:2379"),
             ("[::1]:2379", "[::1]:2379"),
-            ("http://[fe80::1]:1", "[fe80::1]:1"),
+            ("https://[fe80::1]:1", "https://[fe80::1]:1"),
             ("unix:///run/etcd.sock", "unix:///run/etcd.sock"),
             ("unix:/run/etcd.sock", "unix:///run/etcd.sock"),
             ("unix://etcd.sock", "unix:etcd.sock"),
@@ -301,7 +331,8 @@ mod tests {
             ("[etcd]:2379", "not an IPv6 address"),
             ("a b:1", "commas"),
             ("ftp://etcd:2379", "http://etcd:2379"),
-            ("https://etcd:2379", "http://host:port"),
+            ("https://etcd", "write etcd:2379"),
+            ("unixs:///run/etcd.sock", "unix:///path"),
             ("unix:", "unix:///path/to/socket"),
             ("unix://", "unix:///path/to/socket"),
             ("\u{e9}tcd:2379", "ASCII"),

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::endpoint::distinct;
-use super::wire::{Pings, TokioWire};
-use super::{Endpoint, IntoEndpoints, Remote, Wire};
+#[cfg(feature = "tls")]
+use super::tls::{Tls, TlsOptions};
+use super::wire::{Dialler, Pings, TokioWire};
+use super::{Credentials, Endpoint, IntoEndpoints, Remote, Wire};
 use crate::error::{Error, Result};
 use crate::runtime::{Runtime, SystemRuntime};
 
@@ -26,6 +28,9 @@ pub struct RemoteOptions {
     pub(super) call_timeout: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) watch_silence: Duration,
+    pub(super) credentials: Option<Credentials>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsOptions>,
     pings: Pings,
     runtime: Option<Arc<dyn Runtime>>,
     wire: Option<Arc<dyn Wire>>,
@@ -46,6 +51,9 @@ impl RemoteOptions {
             call_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(2),
             watch_silence: Duration::from_secs(3),
+            credentials: None,
+            #[cfg(feature = "tls")]
+            tls: None,
             pings: Pings { interval: Duration::from_millis(5_500), timeout: Duration::from_secs(2) },
             runtime: None,
             wire: None,
@@ -86,6 +94,22 @@ impl RemoteOptions {
         self
     }
 
+    /// The user to log in as. A token that has aged is replaced by a new one as requests are refused for it, so a wait may
+    /// outlive any number of them. An etcd without users is used without.
+    pub fn credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    /// Secure connections, with these settings, to every endpoint that is written with `https://` or without a scheme.
+    /// An `https://` endpoint is reached securely in any case: without settings, by the authorities that the system
+    /// trusts.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: TlsOptions) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// The clock, tasks and chance to use instead of the machine's.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
         self.runtime = Some(runtime);
@@ -101,7 +125,9 @@ impl RemoteOptions {
     /// Makes the client. It connects when it is first used, so this succeeds with no etcd in sight.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a duration that cannot work; [`Error::Io`] if the machine refuses the library's threads.
+    /// [`Error::Invalid`] for a duration that cannot work, a certificate or key that cannot be read, or an `http://`
+    /// endpoint beside settings for secure ones; [`Error::Unsupported`] for an `https://` endpoint if the feature `tls` is
+    /// off; [`Error::Io`] if the machine refuses the library's threads.
     pub fn open(self) -> Result<Remote> {
         for (setting, given) in [
             ("call_timeout", self.call_timeout),
@@ -124,12 +150,45 @@ impl RemoteOptions {
         let wire = match &self.wire {
             Some(wire) => wire.clone(),
             None => {
+                let dialler = self.dialler()?;
                 let threads = SystemRuntime::shared()?;
                 let handles = (threads.io_handle(), threads.lease_handle());
-                Arc::new(TokioWire::new(handles, threads, self.connect_timeout, self.pings))
+                Arc::new(TokioWire::new(handles, threads, self.connect_timeout, dialler))
             }
         };
         Ok(Remote::assemble(self, runtime, wire))
+    }
+
+    #[cfg(feature = "tls")]
+    fn dialler(&self) -> Result<Dialler> {
+        let tls = match &self.tls {
+            Some(settings) => {
+                if let Some(open) = self.endpoints.iter().find(|endpoint| !endpoint.is_secure(true)) {
+                    return Err(Error::Invalid {
+                        what: format!("endpoint {open} beside settings for secure connections (TLS)"),
+                        why: "it would be reached without them; write https://host:port, or leave them out"
+                            .into(),
+                    });
+                }
+                Some(Tls::new(settings.clone())?)
+            }
+            None if self.endpoints.iter().any(|endpoint| endpoint.is_secure(false)) => {
+                Some(Tls::new(TlsOptions::default())?)
+            }
+            None => None,
+        };
+        Ok(Dialler { pings: self.pings, tls })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn dialler(&self) -> Result<Dialler> {
+        if self.endpoints.iter().any(|endpoint| endpoint.is_secure(false)) {
+            return Err(Error::Unsupported {
+                operation: "reach etcd securely (an https:// endpoint)",
+                backend: "this build of leasehold; turn on its feature `tls`",
+            });
+        }
+        Ok(Dialler { pings: self.pings })
     }
 }
 

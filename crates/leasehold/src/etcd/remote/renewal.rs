@@ -10,9 +10,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use leasehold_mvcc::{KeepAliveAnswer, LeaseId};
 
+use super::auth::{self, Pass};
 use super::calls::Round;
 use super::pin::Trial;
-use super::{Inner, KeepAliveLine, Lane, WireError};
+use super::{Endpoint, Inner, KeepAliveLine, Lane, WireError};
 use crate::error::{Error, Result};
 use crate::exclusive::Exclusive;
 use crate::runtime::{Instant, before};
@@ -28,20 +29,23 @@ pub(super) struct Renewals {
     idle: Exclusive<BTreeMap<LeaseId, Idle>>,
 }
 
+/// A stream, and what it was opened with.
+type Opened = (KeepAliveLine, Pass);
+
 #[derive(Debug)]
 struct Idle {
-    line: KeepAliveLine,
+    line: Opened,
     /// Where it leads: it is of no use once the pin has moved.
     at: usize,
     since: Instant,
 }
 
 impl Renewals {
-    fn take(&self, id: LeaseId, at: usize) -> Option<KeepAliveLine> {
+    fn take(&self, id: LeaseId, at: usize) -> Option<Opened> {
         self.idle.lock().remove(&id).filter(|idle| idle.at == at).map(|idle| idle.line)
     }
 
-    fn put(&self, id: LeaseId, line: KeepAliveLine, at: usize, now: Instant) {
+    fn put(&self, id: LeaseId, line: Opened, at: usize, now: Instant) {
         let mut idle = self.idle.lock();
         idle.retain(|_, idle| now.since(idle.since) < IDLE);
         idle.insert(id, Idle { line, at, since: now });
@@ -68,20 +72,33 @@ pub(super) async fn keep_alive(inner: Arc<Inner>, id: LeaseId) -> Result<KeepAli
     loop {
         inner.check_open()?;
         let (at, endpoint) = round.pin.current();
-        let patience = round.patience(true);
         let trial = Trial::new(round.pin, at, runtime);
-        let mut line = match inner.renewals.take(id, at) {
+        let (mut line, pass) = match inner.renewals.take(id, at) {
             Some(line) => line,
-            None => inner.wire.open_keep_alive(endpoint, Lane::Leases),
+            None => match round.pass(endpoint, true).await {
+                Ok(pass) => (inner.wire.open_keep_alive(endpoint, Lane::Leases, pass.token.clone()), pass),
+                Err(WireError::Refused(no) | WireError::Unauthorized(no)) => {
+                    trial.answered();
+                    return Err(auth::denied(no));
+                }
+                Err(failed) => {
+                    trial.failed();
+                    if let Err(over) = round.next(at, failed).await {
+                        return Err(unanswered(&round, sent_to, over));
+                    }
+                    continue;
+                }
+            },
         };
+        let patience = round.patience(true);
         // A line that is over says so in its answers.
         let _ = line.ids.send(id);
         let outcome = before(runtime, runtime.now() + patience, line.answers.next()).await;
-        let cause = match outcome {
+        let failed = match outcome {
             Some(Some(Ok(answer))) if answer.id == id => {
                 trial.answered();
                 if answer.ttl > 0 && inner.check_open().is_ok() {
-                    inner.renewals.put(id, line, at, runtime.now());
+                    inner.renewals.put(id, (line, pass), at, runtime.now());
                 }
                 return Ok(answer);
             }
@@ -89,41 +106,43 @@ pub(super) async fn keep_alive(inner: Arc<Inner>, id: LeaseId) -> Result<KeepAli
                 trial.answered();
                 return Err(Error::Refused { operation: OPERATION, source });
             }
-            Some(Some(Err(WireError::NotDone { cause }))) => cause,
-            Some(Some(Err(WireError::NotEtcd { why, .. }))) => {
-                if round.pin.count() == 1 {
-                    return Err(Error::Protocol { endpoint: endpoint.to_string(), why });
+            Some(Some(Err(WireError::Unauthorized(source)))) => {
+                trial.answered();
+                if round.refusals.is_worth_another(&inner.login, &pass) {
+                    continue;
                 }
-                why
+                return Err(Error::Refused { operation: OPERATION, source });
             }
-            Some(Some(Ok(answer))) => {
-                sent_to = Some(endpoint);
-                format!("the answer is about lease {}", answer.id)
-            }
-            Some(Some(Err(WireError::OutcomeUnknown { cause }))) => {
-                sent_to = Some(endpoint);
-                cause
-            }
-            Some(None) => {
-                sent_to = Some(endpoint);
-                "the stream ended".into()
-            }
+            Some(Some(Err(failed))) => failed,
+            Some(Some(Ok(answer))) => unknown(format!("the answer is about lease {}", answer.id)),
+            Some(None) => unknown("the stream ended".into()),
             None => {
-                sent_to = Some(endpoint);
                 inner.wire.distrust(endpoint, Lane::Leases);
-                format!("no answer within {patience:?}")
+                unknown(format!("no answer within {patience:?}"))
             }
         };
+        if matches!(failed, WireError::OutcomeUnknown { .. }) {
+            sent_to = Some(endpoint);
+        }
         drop(line);
         trial.failed();
-        if let Err(unavailable) = round.next(at, cause).await {
-            return Err(match sent_to {
-                None => unavailable,
-                Some(endpoint) => {
-                    let (endpoint, cause) = (endpoint.to_string(), round.causes());
-                    Error::OutcomeUnknown { operation: OPERATION, endpoint, cause }
-                }
-            });
+        if let Err(over) = round.next(at, failed).await {
+            return Err(unanswered(&round, sent_to, over));
+        }
+    }
+}
+
+fn unknown(cause: String) -> WireError {
+    WireError::OutcomeUnknown { cause }
+}
+
+/// The end of a renewal that nobody answered: it may have been done if it was sent to anybody.
+fn unanswered(round: &Round<'_>, sent_to: Option<&Endpoint>, over: Error) -> Error {
+    match sent_to {
+        None => over,
+        Some(endpoint) => {
+            let (endpoint, cause) = (endpoint.to_string(), round.causes());
+            Error::OutcomeUnknown { operation: OPERATION, endpoint, cause }
         }
     }
 }

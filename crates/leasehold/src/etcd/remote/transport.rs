@@ -14,6 +14,7 @@ use leasehold_mvcc::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Endpoint;
+use super::auth::{Credentials, Token};
 
 /// Which connection a request takes. The two share nothing, so renewals never wait behind bulk traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +44,16 @@ pub enum WireError {
     /// etcd said no, and did nothing. Asking again would bring the same answer.
     #[error("{0}")]
     Refused(StoreError),
+    /// etcd did nothing, since the token that came with the request, or that none came, was not to its liking. With a
+    /// new token the answer may be another.
+    #[error("{0}")]
+    Unauthorized(StoreError),
+    /// No secure connection stands, since one end does not trust the other's certificate. Nothing was sent.
+    #[error("{why}")]
+    Untrusted {
+        /// What is wrong, and with which setting.
+        why: String,
+    },
     /// Whoever answered is no etcd.
     #[error("{why}")]
     NotEtcd {
@@ -90,15 +101,25 @@ pub trait Wire: fmt::Debug + Send + Sync + 'static {
         &self,
         endpoint: &Endpoint,
         lane: Lane,
+        token: Option<Token>,
         command: Command,
         patience: Duration,
     ) -> BoxFuture<'static, Result<Answer, WireError>>;
 
+    /// Asks for a token. It changes nothing that matters: any number of tokens may be given for one name.
+    fn authenticate(
+        &self,
+        endpoint: &Endpoint,
+        lane: Lane,
+        credentials: Credentials,
+        patience: Duration,
+    ) -> BoxFuture<'static, Result<Token, WireError>>;
+
     /// Opens a watch stream that ends when the member loses its leader.
-    fn open_watch(&self, endpoint: &Endpoint, lane: Lane) -> WatchLine;
+    fn open_watch(&self, endpoint: &Endpoint, lane: Lane, token: Option<Token>) -> WatchLine;
 
     /// Opens a renewal stream that ends when the member loses its leader.
-    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane) -> KeepAliveLine;
+    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane, token: Option<Token>) -> KeepAliveLine;
 
     /// A request was not answered in time although the connection looks whole: the next one should take a new
     /// connection. What is under way on the old one goes on.

@@ -21,6 +21,11 @@ const TURNED_AWAY: &[&str] = &[
     "raft proposal dropped",
 ];
 
+/// What etcd says of a token that it does not, or no longer, accept, or that is missing. It says so before anything is
+/// done, or as it applies the request, and then nothing of it is done either.
+pub(super) const STALE: &[&str] =
+    &["invalid auth token", "revision of auth store is old", "user name is empty"];
+
 /// What gRPC itself says when the request could not even be read.
 const UNREAD: &[&str] =
     &["grpc: received message larger than max", "Error, encoded message length too large"];
@@ -34,6 +39,9 @@ pub(super) fn judge(status: StoreError) -> WireError {
     let StoreError { code, message } = &status;
     if TURNED_AWAY.iter().any(|known| message.starts_with(known)) {
         return WireError::NotDone { cause: status.message };
+    }
+    if STALE.iter().any(|known| message.contains(known)) {
+        return WireError::Unauthorized(status);
     }
     if UNREAD.iter().any(|known| message.starts_with(known)) {
         return WireError::Refused(status);
@@ -56,8 +64,8 @@ pub(super) fn judge(status: StoreError) -> WireError {
         | Code::AlreadyExists
         | Code::PermissionDenied
         | Code::FailedPrecondition
-        | Code::Unimplemented
-        | Code::Unauthenticated => true,
+        | Code::Unimplemented => true,
+        Code::Unauthenticated => return WireError::Unauthorized(status),
         Code::OutOfRange => !ANSWER_LOST.iter().any(|known| message.starts_with(known)),
         // "database space exceeded" and a corrupt store are found when the request is applied; other limits and
         // losses can be a middleman's.
@@ -81,6 +89,8 @@ mod tests {
             WireError::NotDone { .. } => "not done",
             WireError::OutcomeUnknown { .. } => "unknown",
             WireError::Refused(_) => "refused",
+            WireError::Unauthorized(_) => "unauthorized",
+            WireError::Untrusted { .. } => "untrusted",
             WireError::NotEtcd { .. } => "not etcd",
         }
     }

@@ -14,8 +14,9 @@ use futures_util::stream as streams;
 use leasehold_mvcc::WatchRequest;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
+use super::auth::{Login, Pass};
 use super::pin::Pin;
-use super::{Lane, Updates, WHAT, WatchUpdate, Wire};
+use super::{Lane, Updates, WHAT, WatchUpdate, Wire, WireError};
 use crate::error::Error;
 use crate::exclusive::Exclusive;
 use crate::runtime::{Runtime, Task};
@@ -43,10 +44,21 @@ pub(super) struct Road {
     pub(super) lane: Lane,
     pub(super) pin: Arc<Pin>,
     pub(super) wire: Arc<dyn Wire>,
+    pub(super) login: Arc<Login>,
     pub(super) runtime: Arc<dyn Runtime>,
     pub(super) connect_timeout: Duration,
     /// How long a stream may be silent before it is put to the test.
     pub(super) silence: Duration,
+}
+
+impl Road {
+    /// What the next stream is opened with.
+    async fn pass(self) -> Result<Pass, WireError> {
+        let endpoint = self.pin.current().1.clone();
+        // As long as a stream may take to stand and to say its first word.
+        let patience = self.connect_timeout + self.silence;
+        self.login.pass(&*self.wire, &*self.runtime, (&endpoint, self.lane), patience).await
+    }
 }
 
 /// The watch streams of one lane.

@@ -22,17 +22,19 @@ use leasehold_proto::pb::etcdserverpb as pb;
 use leasehold_proto::{Call, DecodeError, Request, WatchCommand, WatchCreate, code_from_number};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tonic::metadata::MetadataValue;
+use tonic::metadata::{Ascii, MetadataValue};
 
+use super::auth::{Credentials, Token};
 use super::transport::{KeepAliveLine, Lane, WatchLine, WatchOrder, Wire, WireError};
 use super::{Endpoint, verdict};
 use crate::runtime::Runtime;
 use connection::{Connection, Connections, SendFailed};
-pub(super) use dial::Pings;
+pub(super) use dial::{Dialler, Pings};
 
 /// The largest answer taken. etcd's own bound for requests is 1.5 MiB, but a range may add up to far more.
 const LARGEST_ANSWER: usize = 64 << 20;
 
+type AuthClient = pb::auth_client::AuthClient<Connection>;
 type KvClient = pb::kv_client::KvClient<Connection>;
 type LeaseClient = pb::lease_client::LeaseClient<Connection>;
 type WatchClient = pb::watch_client::WatchClient<Connection>;
@@ -49,9 +51,9 @@ impl TokioWire {
         threads: (Handle, Handle),
         runtime: Arc<dyn Runtime>,
         connect_timeout: Duration,
-        pings: Pings,
+        dialler: Dialler,
     ) -> Self {
-        Self { connections: Arc::new(Connections::new(threads, runtime, connect_timeout, pings)) }
+        Self { connections: Arc::new(Connections::new(threads, runtime, connect_timeout, dialler)) }
     }
 }
 
@@ -60,17 +62,36 @@ impl Wire for TokioWire {
         &self,
         endpoint: &Endpoint,
         lane: Lane,
+        token: Option<Token>,
         command: Command,
         patience: Duration,
     ) -> BoxFuture<'static, Result<Answer, WireError>> {
         let (connections, endpoint) = (self.connections.clone(), endpoint.clone());
         Box::pin(async move {
             let connection = connections.get(&endpoint, lane, patience / 2).await?;
-            send(connection, command, patience).await
+            send(connection, command, Escort { token: mark(token)?, patience }).await
         })
     }
 
-    fn open_watch(&self, endpoint: &Endpoint, lane: Lane) -> WatchLine {
+    fn authenticate(
+        &self,
+        endpoint: &Endpoint,
+        lane: Lane,
+        credentials: Credentials,
+        patience: Duration,
+    ) -> BoxFuture<'static, Result<Token, WireError>> {
+        let (connections, endpoint) = (self.connections.clone(), endpoint.clone());
+        Box::pin(async move {
+            let connection = connections.get(&endpoint, lane, patience / 2).await?;
+            let origin = connection.origin();
+            let (name, password) = (credentials.user().to_owned(), credentials.password().to_owned());
+            let request = Escort { token: None, patience }.with(pb::AuthenticateRequest { name, password });
+            let answer = AuthClient::with_origin(connection, origin).authenticate(request).await;
+            Ok(Token::new(answer.map_err(fate)?.into_inner().token))
+        })
+    }
+
+    fn open_watch(&self, endpoint: &Endpoint, lane: Lane, token: Option<Token>) -> WatchLine {
         let (orders, received) = mpsc::unbounded_channel();
         let (connections, endpoint) = (self.connections.clone(), endpoint.clone());
         let open = async move {
@@ -79,7 +100,7 @@ impl Wire for TokioWire {
             let mut client =
                 WatchClient::with_origin(connection, origin).max_decoding_message_size(LARGEST_ANSWER);
             let said = Said { received, message: |order| pb::WatchRequest::from(command(order)) };
-            let answers = client.watch(with_leader(said)).await.map_err(fate)?.into_inner();
+            let answers = client.watch(with_leader(said, mark(token)?)).await.map_err(fate)?.into_inner();
             Ok(answers
                 .map(|answer| WatchResponse::try_from(answer.map_err(fate)?).map_err(malformed))
                 .boxed())
@@ -87,7 +108,7 @@ impl Wire for TokioWire {
         WatchLine { orders, answers: when_open(open.boxed()) }
     }
 
-    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane) -> KeepAliveLine {
+    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane, token: Option<Token>) -> KeepAliveLine {
         let (ids, received) = mpsc::unbounded_channel();
         let (connections, endpoint) = (self.connections.clone(), endpoint.clone());
         let open = async move {
@@ -96,7 +117,8 @@ impl Wire for TokioWire {
             let mut client =
                 LeaseClient::with_origin(connection, origin).max_decoding_message_size(LARGEST_ANSWER);
             let said = Said { received, message: |id: LeaseId| pb::LeaseKeepAliveRequest { id: id.get() } };
-            let answers = client.lease_keep_alive(with_leader(said)).await.map_err(fate)?.into_inner();
+            let answers =
+                client.lease_keep_alive(with_leader(said, mark(token)?)).await.map_err(fate)?.into_inner();
             Ok(answers
                 .map(|answer| KeepAliveAnswer::try_from(answer.map_err(fate)?).map_err(malformed))
                 .boxed())
@@ -113,7 +135,7 @@ impl Wire for TokioWire {
     }
 }
 
-async fn send(connection: Connection, command: Command, patience: Duration) -> Result<Answer, WireError> {
+async fn send(connection: Connection, command: Command, escort: Escort) -> Result<Answer, WireError> {
     let origin = connection.origin();
     let kv = |connection| {
         KvClient::with_origin(connection, origin.clone()).max_decoding_message_size(LARGEST_ANSWER)
@@ -122,24 +144,24 @@ async fn send(connection: Connection, command: Command, patience: Duration) -> R
         LeaseClient::with_origin(connection, origin.clone()).max_decoding_message_size(LARGEST_ANSWER)
     };
     match Request::from_command(command) {
-        Some(Request::Range(message)) => answer(kv(connection).range(within(message, patience)).await),
-        Some(Request::Put(message)) => answer(kv(connection).put(within(message, patience)).await),
+        Some(Request::Range(message)) => answer(kv(connection).range(escort.with(message)).await),
+        Some(Request::Put(message)) => answer(kv(connection).put(escort.with(message)).await),
         Some(Request::DeleteRange(message)) => {
-            answer(kv(connection).delete_range(within(message, patience)).await)
+            answer(kv(connection).delete_range(escort.with(message)).await)
         }
-        Some(Request::Txn(message)) => answer(kv(connection).txn(within(message, patience)).await),
-        Some(Request::Compact(message)) => answer(kv(connection).compact(within(message, patience)).await),
+        Some(Request::Txn(message)) => answer(kv(connection).txn(escort.with(message)).await),
+        Some(Request::Compact(message)) => answer(kv(connection).compact(escort.with(message)).await),
         Some(Request::LeaseGrant(message)) => {
-            answer(lease(connection).lease_grant(within(message, patience)).await)
+            answer(lease(connection).lease_grant(escort.with(message)).await)
         }
         Some(Request::LeaseRevoke(message)) => {
-            answer(lease(connection).lease_revoke(within(message, patience)).await)
+            answer(lease(connection).lease_revoke(escort.with(message)).await)
         }
         Some(Request::LeaseTimeToLive(message)) => {
-            answer(lease(connection).lease_time_to_live(within(message, patience)).await)
+            answer(lease(connection).lease_time_to_live(escort.with(message)).await)
         }
         Some(Request::LeaseLeases(message)) => {
-            answer(lease(connection).lease_leases(within(message, patience)).await)
+            answer(lease(connection).lease_leases(escort.with(message)).await)
         }
         Some(Request::LeaseKeepAlive(_)) | None => {
             let message = "no single call of etcd's asks for that";
@@ -179,17 +201,50 @@ fn answer<R: Answering>(response: Result<tonic::Response<R>, tonic::Status>) -> 
     response.map_err(fate)?.into_inner().into_answer().map_err(malformed)
 }
 
-/// A request that tells the server how long its answer is of use.
-fn within<T>(message: T, patience: Duration) -> tonic::Request<T> {
-    let mut request = tonic::Request::new(message);
-    request.set_timeout(patience);
-    request
+/// What goes with a request: who asks, and how long the answer is of use.
+struct Escort {
+    token: Option<Mark>,
+    patience: Duration,
+}
+
+impl Escort {
+    fn with<T>(self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        request.set_timeout(self.patience);
+        bear(&mut request, self.token);
+        request
+    }
+}
+
+/// A token as it goes over the wire.
+type Mark = MetadataValue<Ascii>;
+
+fn mark(token: Option<Token>) -> Result<Option<Mark>, WireError> {
+    let Some(token) = token else { return Ok(None) };
+    match Mark::try_from(token.as_str()) {
+        Ok(mut mark) => {
+            // Kept out of the compression that would let it be guessed, and out of logs.
+            mark.set_sensitive(true);
+            Ok(Some(mark))
+        }
+        Err(_) => {
+            let why = "it gave a token that cannot be sent".into();
+            Err(WireError::NotEtcd { why, sent: false })
+        }
+    }
+}
+
+fn bear<T>(request: &mut tonic::Request<T>, mark: Option<Mark>) {
+    if let Some(mark) = mark {
+        request.metadata_mut().insert("token", mark);
+    }
 }
 
 /// A stream that the member ends as soon as it has lost its leader.
-fn with_leader<T>(messages: T) -> tonic::Request<T> {
+fn with_leader<T>(messages: T, token: Option<Mark>) -> tonic::Request<T> {
     let mut request = tonic::Request::new(messages);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+    bear(&mut request, token);
     request
 }
 

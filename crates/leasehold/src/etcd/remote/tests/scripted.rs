@@ -8,12 +8,14 @@ use futures_core::future::BoxFuture;
 use futures_util::future::{pending, ready};
 use futures_util::stream;
 use leasehold_mvcc::{
-    Answer, Command, Event, EventKind, Header, KeepAliveAnswer, KeyValue, LeaseId, RangeAnswer, Revision,
-    TxnAnswer, WatchId, WatchRequest, WatchResponse,
+    Answer, Code, Command, Event, EventKind, Header, KeepAliveAnswer, KeyValue, LeaseId, RangeAnswer,
+    Revision, StoreError, TxnAnswer, WatchId, WatchRequest, WatchResponse,
 };
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-use crate::etcd::remote::{Endpoint, KeepAliveLine, Lane, WatchLine, WatchOrder, Wire, WireError};
+use crate::etcd::remote::{
+    Credentials, Endpoint, KeepAliveLine, Lane, Token, WatchLine, WatchOrder, Wire, WireError, verdict,
+};
 use crate::exclusive::Exclusive;
 
 /// How an endpoint treats calls.
@@ -40,11 +42,34 @@ struct State {
     opened: Vec<(String, Lane)>,
     distrusted: Vec<String>,
     closed: bool,
+    /// How often a token was asked for; tokens are numbered so.
+    logins: u64,
+    /// The first token that counts; none if nobody has to log in.
+    tokens_count_from: Option<u64>,
+}
+
+impl State {
+    /// What etcd says to a token that does not count, or to none.
+    fn admit(&self, token: Option<&Token>) -> Result<(), WireError> {
+        let number = token.and_then(|token| token.as_str().parse::<u64>().ok());
+        match (self.tokens_count_from, number) {
+            (None, _) => Ok(()),
+            (Some(from), Some(number)) if number >= from => Ok(()),
+            (Some(_), Some(_)) => {
+                Err(verdict::judge(StoreError::new(Code::Unauthenticated, "etcdserver: invalid auth token")))
+            }
+            (Some(_), None) => {
+                Err(verdict::judge(StoreError::new(Code::InvalidArgument, "etcdserver: user name is empty")))
+            }
+        }
+    }
 }
 
 /// The server's end of a stream.
 pub(super) struct Line<Q, A> {
     pub(super) endpoint: String,
+    /// What it was opened with.
+    pub(super) token: Option<Token>,
     received: UnboundedReceiver<Q>,
     answers: UnboundedSender<Result<A, WireError>>,
 }
@@ -100,12 +125,32 @@ impl Scripted {
         self.state.lock().watches.remove(0)
     }
 
+    pub(super) fn next_watch_line(&self) -> Option<Line<WatchOrder, WatchResponse>> {
+        let mut state = self.state.lock();
+        if state.watches.is_empty() { None } else { Some(state.watches.remove(0)) }
+    }
+
     pub(super) fn renewal_line(&self) -> Line<LeaseId, KeepAliveAnswer> {
         self.state.lock().renewals.remove(0)
     }
 
     pub(super) fn distrusted(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().distrusted)
+    }
+
+    /// From now on a token is wanted, and those given so far do not count.
+    pub(super) fn forget_tokens(&self) {
+        let mut state = self.state.lock();
+        state.tokens_count_from = Some(state.logins + 1);
+    }
+
+    /// No token counts, whatever is done.
+    pub(super) fn accept_no_token(&self) {
+        self.state.lock().tokens_count_from = Some(u64::MAX);
+    }
+
+    pub(super) fn logins(&self) -> u64 {
+        self.state.lock().logins
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -118,11 +163,15 @@ impl Wire for Scripted {
         &self,
         endpoint: &Endpoint,
         lane: Lane,
+        token: Option<Token>,
         command: Command,
         _patience: Duration,
     ) -> BoxFuture<'static, Result<Answer, WireError>> {
         let mut state = self.state.lock();
         state.asked.push((endpoint.to_string(), lane));
+        if let Err(stale) = state.admit(token.as_ref()) {
+            return Box::pin(ready(Err(stale)));
+        }
         match state.manners.get(&endpoint.to_string()).cloned().unwrap_or_default() {
             Manner::Frozen => Box::pin(pending()),
             Manner::Fails(error) => Box::pin(ready(Err(error))),
@@ -133,26 +182,55 @@ impl Wire for Scripted {
         }
     }
 
-    fn open_watch(&self, endpoint: &Endpoint, lane: Lane) -> WatchLine {
+    fn authenticate(
+        &self,
+        endpoint: &Endpoint,
+        _lane: Lane,
+        credentials: Credentials,
+        _patience: Duration,
+    ) -> BoxFuture<'static, Result<Token, WireError>> {
+        let mut state = self.state.lock();
+        match state.manners.get(&endpoint.to_string()).cloned().unwrap_or_default() {
+            Manner::Frozen => return Box::pin(pending()),
+            Manner::Fails(error) => return Box::pin(ready(Err(error))),
+            Manner::Answers => {}
+        }
+        state.logins += 1;
+        Box::pin(ready(match (credentials.password(), state.tokens_count_from) {
+            (_, None) => Err(WireError::Refused(StoreError::new(
+                Code::FailedPrecondition,
+                "etcdserver: authentication is not enabled",
+            ))),
+            ("right", Some(_)) => Ok(Token::new(state.logins.to_string())),
+            _ => Err(WireError::Refused(StoreError::new(
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+            ))),
+        }))
+    }
+
+    fn open_watch(&self, endpoint: &Endpoint, lane: Lane, token: Option<Token>) -> WatchLine {
         let ((orders, received), (answers, told)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let mut state = self.state.lock();
         state.opened.push((endpoint.to_string(), lane));
         if let Some(Manner::Fails(error)) = state.manners.get(&endpoint.to_string()) {
             let _ = answers.send(Err(error.clone()));
         } else {
-            state.watches.push(Line { endpoint: endpoint.to_string(), received, answers });
+            state.watches.push(Line { endpoint: endpoint.to_string(), token, received, answers });
         }
         WatchLine { orders, answers: stream_of(told) }
     }
 
-    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane) -> KeepAliveLine {
+    fn open_keep_alive(&self, endpoint: &Endpoint, lane: Lane, token: Option<Token>) -> KeepAliveLine {
         let ((ids, received), (answers, told)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let mut state = self.state.lock();
         state.opened.push((endpoint.to_string(), lane));
-        if let Some(Manner::Fails(error)) = state.manners.get(&endpoint.to_string()) {
+        if let Err(stale) = state.admit(token.as_ref()) {
+            let _ = answers.send(Err(stale));
+        } else if let Some(Manner::Fails(error)) = state.manners.get(&endpoint.to_string()) {
             let _ = answers.send(Err(error.clone()));
         } else {
-            state.renewals.push(Line { endpoint: endpoint.to_string(), received, answers });
+            state.renewals.push(Line { endpoint: endpoint.to_string(), token, received, answers });
         }
         KeepAliveLine { ids, answers: stream_of(told) }
     }

@@ -10,6 +10,7 @@ use super::cursor::Cursor;
 use super::feed::{Fed, Feed};
 use crate::error::Error;
 use crate::etcd::remote::WatchOrder;
+use crate::etcd::remote::verdict::STALE;
 
 /// The number of a watch on this side; never used again, unlike the server's numbers, which begin anew on each stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +21,8 @@ struct Watch {
     request: WatchRequest,
     cursor: Cursor,
     stage: Stage,
+    /// It was refused once for the stream's token, as it seemed.
+    denied: bool,
     feed: Feed,
 }
 
@@ -66,7 +69,7 @@ impl Board {
 
     pub(super) fn add(&mut self, ticket: Ticket, request: WatchRequest, feed: Feed) {
         let cursor = Cursor::new(request.start_revision);
-        self.watches.insert(ticket, Watch { request, cursor, stage: Stage::Asked, feed });
+        self.watches.insert(ticket, Watch { request, cursor, stage: Stage::Asked, denied: false, feed });
         self.create(ticket);
     }
 
@@ -139,11 +142,22 @@ impl Board {
         }
     }
 
-    /// What a message of the server's says.
-    pub(super) fn receive(&mut self, response: WatchResponse) {
+    /// Whether every watch stands that was asked for.
+    pub(super) fn is_settled(&self) -> bool {
+        self.creates.is_empty() && self.watches.values().all(|watch| !watch.denied)
+    }
+
+    /// What a message of the server's says; a refusal if it is one that a new stream with a new token may mend. `mended`
+    /// says whether there can be such a token.
+    pub(super) fn receive(&mut self, response: WatchResponse, mended: bool) -> Option<StoreError> {
         if response.created {
-            return self.created(&response);
+            return self.created(&response, mended);
         }
+        self.told(response);
+        None
+    }
+
+    fn told(&mut self, response: WatchResponse) {
         let Some(&ticket) = self.open.get(&response.watch_id) else {
             // A watch that was ended here; or word on the stream as a whole, which is no more than a sign of life: some
             // versions of etcd send it ahead of events that it covers (etcd#15220).
@@ -179,7 +193,7 @@ impl Board {
 
     /// An answer to the create that was sent first of those unanswered, whatever number it carries: a refused one has
     /// none of its own, and comes with -1 or 0.
-    fn created(&mut self, response: &WatchResponse) {
+    fn created(&mut self, response: &WatchResponse, mended: bool) -> Option<StoreError> {
         let created = self.creates.pop_front();
         let watch = match created {
             Some(Create::Watch(ticket)) => self.watches.get_mut(&ticket).map(|watch| (ticket, watch)),
@@ -188,18 +202,30 @@ impl Board {
         match watch {
             None if response.canceled => {}
             None => self.orders.push(WatchOrder::Cancel(response.watch_id)),
-            Some((ticket, _)) if response.canceled => {
+            Some((ticket, watch)) if response.canceled => {
+                let why = cancelled(response);
+                // A member that has forgotten a token may say no more than that permission is denied (3.4).
+                if mended
+                    && !watch.denied
+                    && let Error::Refused { source, .. } = &why
+                    && matches!(source.code, Code::PermissionDenied | Code::Unauthenticated)
+                {
+                    watch.denied = true;
+                    return Some(source.clone());
+                }
                 if let Some(watch) = self.watches.remove(&ticket) {
-                    watch.feed.end(cancelled(response));
+                    watch.feed.end(why);
                 }
             }
             Some((ticket, watch)) => {
+                watch.denied = false;
                 watch.stage = Stage::Open(response.watch_id);
                 let after = watch.cursor.confirmed(response.header.revision);
                 watch.feed.tell(WatchUpdate::Confirmed(after));
                 self.open.insert(response.watch_id, ticket);
             }
         }
+        None
     }
 
     /// Ends a watch on the stream until its receiver has read what waits for it.
@@ -223,7 +249,7 @@ fn cancelled(response: &WatchResponse) -> Error {
     // On a watch the code is lost, and only the words are there.
     let code = if reason.contains("permission denied") {
         Code::PermissionDenied
-    } else if reason.contains("invalid auth token") || reason.contains("user name is empty") {
+    } else if STALE.iter().any(|stale| reason.contains(stale)) {
         Code::Unauthenticated
     } else {
         Code::Cancelled

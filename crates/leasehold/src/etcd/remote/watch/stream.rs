@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::board::Board;
 use super::{IDLE, Message, Retirement, Road};
 use crate::error::Error;
+use crate::etcd::remote::auth::{self, Pass, Refusals};
 use crate::etcd::remote::{WHAT, WatchLine, WireError};
 use crate::runtime::{Backoff, Instant};
 
@@ -21,6 +22,8 @@ pub(super) async fn run(road: Road, mut received: UnboundedReceiver<Message>, re
         road,
         board: Board::default(),
         line: None,
+        login: None,
+        refusals: Refusals::default(),
         failures: 0,
         backoff: fresh_backoff(),
         retry: None,
@@ -38,6 +41,8 @@ pub(super) async fn run(road: Road, mut received: UnboundedReceiver<Message>, re
             Wake::Message(Some(Message::Close)) => return stream.board.fail(&Error::Closed { what: WHAT }),
             // Nobody is left who could ask for anything.
             Wake::Message(None) => return,
+            Wake::Pass(Ok(pass)) => stream.open(pass),
+            Wake::Pass(Err(error)) => stream.not_let_in(error),
             Wake::Answer(Some(Ok(response))) => stream.heard(response),
             Wake::Answer(Some(Err(error))) => stream.broken(error),
             Wake::Answer(None) => {
@@ -56,6 +61,7 @@ pub(super) async fn run(road: Road, mut received: UnboundedReceiver<Message>, re
 
 enum Wake {
     Message(Option<Message>),
+    Pass(Result<Pass, WireError>),
     Answer(Option<Result<WatchResponse, WireError>>),
     Retry,
     Alarm,
@@ -65,6 +71,10 @@ struct Stream {
     road: Road,
     board: Board,
     line: Option<Line>,
+    /// The login that the next stream waits for.
+    login: Option<BoxFuture<'static, Result<Pass, WireError>>>,
+    /// Streams and watches in a row that were refused for their token.
+    refusals: Refusals,
     /// Streams in a row that broke before a word came.
     failures: usize,
     backoff: Backoff,
@@ -79,6 +89,8 @@ struct Stream {
 
 struct Line {
     line: WatchLine,
+    /// What it was opened with.
+    pass: Pass,
     /// The endpoint's place.
     at: usize,
     opened: Instant,
@@ -101,6 +113,11 @@ impl Stream {
                 && let Poll::Ready(answer) = line.line.answers.poll_next_unpin(context)
             {
                 return Poll::Ready(Wake::Answer(answer));
+            }
+            if let Some(login) = &mut self.login
+                && let Poll::Ready(pass) = login.poll_unpin(context)
+            {
+                return Poll::Ready(Wake::Pass(pass));
             }
             if let Some(retry) = &mut self.retry
                 && retry.poll_unpin(context).is_ready()
@@ -127,19 +144,55 @@ impl Stream {
             self.failures = 0;
             self.backoff = fresh_backoff();
         }
-        self.remove(|board| board.receive(response));
+        let mended = self.road.login.is_possible();
+        let mut stale = None;
+        self.remove(|board| stale = board.receive(response, mended));
+        match stale {
+            // A token is the stream's, from its first day to its last: a new one needs a new stream.
+            Some(refusal) => self.broken(WireError::Unauthorized(refusal)),
+            None if self.board.is_settled() => self.refusals = Refusals::default(),
+            None => {}
+        }
     }
 
     /// The stream is over; the next one is opened at once as long as there is an endpoint that was not tried yet.
     fn broken(&mut self, error: WireError) {
         let Some(line) = self.line.take() else { return };
-        let Road { pin, runtime, lane, .. } = &self.road;
+        let Road { pin, lane, login, .. } = &self.road;
         tracing::debug!(?lane, endpoints = pin.names(), cause = %error, "a watch stream broke");
+        if let WireError::Unauthorized(refusal) = error {
+            if !self.refusals.is_worth_another(login, &line.pass) {
+                let fatal = Error::Refused { operation: "watch", source: refusal };
+                self.remove(|board| board.fail(&fatal));
+            }
+            return;
+        }
         pin.leave(line.at);
+        self.failed(error);
+    }
+
+    /// The member asked for a token gives none.
+    fn not_let_in(&mut self, error: WireError) {
+        self.login = None;
+        let Road { pin, lane, .. } = &self.road;
+        tracing::debug!(?lane, endpoints = pin.names(), cause = %error, "no token for a watch stream");
+        if let WireError::Refused(no) | WireError::Unauthorized(no) = error {
+            return self.remove(|board| board.fail(&auth::denied(no)));
+        }
+        pin.leave(pin.current().0);
+        self.failed(error);
+    }
+
+    /// Ends the watches for what time does not change, or waits for the next stream's turn.
+    fn failed(&mut self, error: WireError) {
+        let Road { pin, runtime, .. } = &self.road;
         let fatal = match error {
             WireError::Refused(source) => Some(Error::Refused { operation: "watch", source }),
             WireError::NotEtcd { why, .. } if pin.count() == 1 => {
                 Some(Error::Protocol { endpoint: pin.names(), why })
+            }
+            WireError::Untrusted { why } if pin.count() == 1 => {
+                Some(Error::Untrusted { endpoint: pin.names(), why })
             }
             _ => None,
         };
@@ -155,12 +208,12 @@ impl Stream {
 
     /// Says what there is to say, on a new stream if there is none.
     fn speak(&mut self) {
-        if self.line.is_none() && self.retry.is_none() && !self.board.is_empty() {
-            let Road { pin, wire, lane, runtime, .. } = &self.road;
-            let (at, endpoint) = pin.current();
-            let line = wire.open_watch(endpoint, *lane);
-            self.line = Some(Line { line, at, opened: runtime.now(), heard: None, owed_since: None });
-            self.board.restart();
+        let idle = self.line.is_none() && self.retry.is_none() && self.login.is_none();
+        if idle && !self.board.is_empty() {
+            match self.road.login.known() {
+                Some(pass) => self.open(pass),
+                None => self.login = Some(self.road.clone().pass().boxed()),
+            }
         }
         let Some(line) = &mut self.line else { return };
         for order in self.board.orders() {
@@ -172,6 +225,15 @@ impl Stream {
             (true, Some(_)) => {}
             (false, _) => line.owed_since = None,
         }
+    }
+
+    fn open(&mut self, pass: Pass) {
+        self.login = None;
+        let Road { pin, wire, lane, runtime, .. } = &self.road;
+        let (at, endpoint) = pin.current();
+        let line = wire.open_watch(endpoint, *lane, pass.token.clone());
+        self.line = Some(Line { line, pass, at, opened: runtime.now(), heard: None, owed_since: None });
+        self.board.restart();
     }
 
     /// When the task has to look even if nothing happens.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
-use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
@@ -17,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tonic::body::Body;
 
-use super::dial::{Pings, dial};
+use super::dial::Dialler;
 use crate::etcd::remote::{Endpoint, Lane, WireError};
 use crate::exclusive::Exclusive;
 use crate::runtime::{Runtime, before};
@@ -30,7 +29,7 @@ pub(super) struct Connections {
     threads: (Handle, Handle),
     runtime: Arc<dyn Runtime>,
     connect_timeout: Duration,
-    pings: Pings,
+    dialler: Dialler,
     /// None once closed.
     made: Exclusive<Option<BTreeMap<(Endpoint, Lane), Making>>>,
 }
@@ -40,9 +39,9 @@ impl Connections {
         threads: (Handle, Handle),
         runtime: Arc<dyn Runtime>,
         connect_timeout: Duration,
-        pings: Pings,
+        dialler: Dialler,
     ) -> Self {
-        Self { threads, runtime, connect_timeout, pings, made: Exclusive::new(Some(BTreeMap::new())) }
+        Self { threads, runtime, connect_timeout, dialler, made: Exclusive::new(Some(BTreeMap::new())) }
     }
 
     /// The connection to an endpoint, waiting at most `patience` for it.
@@ -91,12 +90,14 @@ impl Connections {
         };
         let (tell, made) = oneshot::channel();
         let (runtime, endpoint) = (self.runtime.clone(), endpoint.clone());
-        let (timeout, pings) = (self.connect_timeout, self.pings);
+        let (timeout, dialler) = (self.connect_timeout, self.dialler.clone());
         thread.spawn(async move {
             let deadline = runtime.now() + timeout;
-            let dialled = before(&*runtime, deadline, dial(&endpoint, pings, &*runtime, deadline)).await;
+            let dialled = before(&*runtime, deadline, dialler.dial(&endpoint, &*runtime, deadline)).await;
             let made = match dialled {
-                Some(dialled) => dialled.map(|sender| Connection { sender, origin: origin(&endpoint) }),
+                Some(dialled) => {
+                    dialled.map(|sender| Connection { sender, origin: dialler.origin(&endpoint) })
+                }
                 None => Err(WireError::NotDone {
                     cause: format!("no connection to {endpoint} within {timeout:?}"),
                 }),
@@ -121,20 +122,6 @@ impl Connections {
         let all = self.made.lock().take();
         drop(all);
     }
-}
-
-/// What stands for the endpoint in the URI of a request.
-fn origin(endpoint: &Endpoint) -> Uri {
-    // A socket has no name that could stand there; servers expect one all the same.
-    let authority = match endpoint.tcp() {
-        Some(_) => Authority::try_from(endpoint.to_string()),
-        None => Ok(Authority::from_static("localhost")),
-    };
-    let mut parts = http::uri::Parts::default();
-    parts.scheme = Some(Scheme::HTTP);
-    parts.authority = Some(authority.unwrap_or(Authority::from_static("localhost")));
-    parts.path_and_query = Some(PathAndQuery::from_static("/"));
-    Uri::from_parts(parts).unwrap_or_default()
 }
 
 /// A handle on a connection that stood when it was given out. It ends when the last handle and the last request do.
