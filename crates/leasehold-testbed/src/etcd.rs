@@ -88,12 +88,17 @@ impl RealEtcd {
         self.options.secure.as_ref().map(|_| format!("https://127.0.0.1:{}", self.secure.number()))
     }
 
-    /// Shows another certificate from the next connection on.
+    /// Shows another certificate from the next connection on, also after a restart. Both parts are in one file that is
+    /// put in place whole: an etcd that finds half a file ends.
     pub fn show(&self, identity: &Identity) {
-        for (file, pem) in [("server.pem", &identity.certificate), ("server-key.pem", &identity.key)] {
-            let path = self.scratch.path().join(file);
-            fs::write(&path, pem).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
-        }
+        let (path, draft) = (self.identity_path(), self.scratch.path().join("server.pem.new"));
+        fs::write(&draft, [&*identity.certificate, &*identity.key].concat())
+            .and_then(|()| fs::rename(&draft, &path))
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+    }
+
+    fn identity_path(&self) -> PathBuf {
+        self.scratch.path().join("server.pem")
     }
 
     /// Its Unix socket for clients, if it was asked for one.
@@ -219,13 +224,14 @@ impl RealEtcd {
         if let (Some(Secure { identity, clients }), Some(endpoint)) =
             (&options.secure, self.secure_endpoint())
         {
-            self.show(identity);
-            let path = |file: &str| self.scratch.path().join(file);
+            if !self.identity_path().exists() {
+                self.show(identity);
+            }
             listen = format!("{listen},{endpoint}");
-            secure.push(format!("--cert-file={}", path("server.pem").display()));
-            secure.push(format!("--key-file={}", path("server-key.pem").display()));
+            secure.push(format!("--cert-file={}", self.identity_path().display()));
+            secure.push(format!("--key-file={}", self.identity_path().display()));
             if let Some(authority) = clients {
-                let file = path("clients.pem");
+                let file = self.scratch.path().join("clients.pem");
                 fs::write(&file, authority)
                     .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
                 secure.push(format!("--trusted-ca-file={}", file.display()));

@@ -255,7 +255,10 @@ impl Tls {
         let connector = TlsConnector::from(self.config());
         connector.connect(name, socket).await.map_err(|error| match error.kind() {
             // What a server without TLS does with what it takes for nonsense; but it may just have died.
-            io::ErrorKind::UnexpectedEof => WireError::NotDone {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => WireError::NotDone {
                 cause: format!("{endpoint} hung up as a secure connection was begun; does it speak TLS?"),
             },
             _ => Self::failure(endpoint, &error),

@@ -5,6 +5,7 @@
 //! endpoint may be asked, also to write. By then a server that wants a certificate has seen ours, too.
 
 mod greeting;
+mod second_look;
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use tokio::net::UnixStream;
 use tonic::body::Body;
 
 #[cfg(feature = "tls")]
-use crate::etcd::remote::tls::Tls;
+use crate::etcd::remote::tls::{self, Tls};
 use crate::etcd::remote::{Endpoint, WireError};
 use crate::runtime::{Instant, Runtime, before};
 use greeting::{Greeted, Greeting};
@@ -51,23 +52,38 @@ impl Dialler {
         runtime: &dyn Runtime,
         deadline: Instant,
     ) -> Result<SendRequest<Body>, WireError> {
-        let failed =
-            |error: io::Error| WireError::NotDone { cause: format!("cannot connect to {endpoint}: {error}") };
+        let refused = |error: io::Error| failed(endpoint, &error);
         if let Some((host, port)) = endpoint.tcp() {
-            let socket = connect(host, port, runtime, deadline).await.map_err(failed)?;
+            let socket = connect(host, port, runtime, deadline).await.map_err(refused)?;
             // Small requests that wait for nobody: each would be held back for the last one's acknowledgement.
-            socket.set_nodelay(true).map_err(failed)?;
-            #[cfg(feature = "tls")]
-            if let Some(tls) = self.tls_for(endpoint) {
-                return self.greet(tls.secure(endpoint, host, socket).await?, endpoint).await;
-            }
-            return self.greet(socket, endpoint).await;
+            socket.set_nodelay(true).map_err(refused)?;
+            return match self.meet(endpoint, host, socket).await? {
+                Meeting::Greeted(sender) => Ok(sender),
+                Meeting::HungUp(error) => {
+                    let reason = self.second_look(endpoint, (host, port), runtime, deadline).await;
+                    Err(reason.unwrap_or_else(|| refused(error)))
+                }
+            };
         }
         #[cfg(unix)]
         if let Some(path) = endpoint.unix() {
-            return self.greet(UnixStream::connect(path).await.map_err(failed)?, endpoint).await;
+            let socket = UnixStream::connect(path).await.map_err(refused)?;
+            return match self.greet(socket, endpoint).await? {
+                Meeting::Greeted(sender) => Ok(sender),
+                Meeting::HungUp(error) => Err(refused(error)),
+            };
         }
         Err(WireError::NotDone { cause: format!("{endpoint} cannot be reached from this system") })
+    }
+
+    async fn meet(&self, endpoint: &Endpoint, host: &str, socket: TcpStream) -> Result<Meeting, WireError> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls_for(endpoint) {
+            return self.greet(tls.secure(endpoint, host, socket).await?, endpoint).await;
+        }
+        #[cfg(not(feature = "tls"))]
+        let _ = host;
+        self.greet(socket, endpoint).await
     }
 
     #[cfg(feature = "tls")]
@@ -94,14 +110,11 @@ impl Dialler {
         Uri::from_parts(parts).unwrap_or_default()
     }
 
-    async fn greet<S>(&self, socket: S, endpoint: &Endpoint) -> Result<SendRequest<Body>, WireError>
+    async fn greet<S>(&self, socket: S, endpoint: &Endpoint) -> Result<Meeting, WireError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (socket, greeting) = Greeted::new(socket);
-        let failed = |error: &dyn std::fmt::Display| WireError::NotDone {
-            cause: format!("cannot connect to {endpoint}: {error}"),
-        };
         let handshake = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(self.pings.interval)
@@ -110,7 +123,10 @@ impl Dialler {
             .keep_alive_while_idle(false)
             .handshake(TokioIo::new(socket))
             .await;
-        let (sender, connection) = handshake.map_err(|error| failed(&error))?;
+        let (sender, connection) = match handshake {
+            Ok(both) => both,
+            Err(error) => return Ok(Meeting::HungUp(io::Error::other(error))),
+        };
         let name = endpoint.to_string();
         tokio::runtime::Handle::current().spawn(async move {
             if let Err(error) = connection.await {
@@ -118,17 +134,30 @@ impl Dialler {
             }
         });
         match greeting.await {
-            Ok(Greeting::Http2) => Ok(sender),
-            Ok(Greeting::Other(what)) => {
-                Err(WireError::NotEtcd { why: format!("{endpoint} speaks {what}"), sent: false })
-            }
+            Ok(Greeting::Http2) => Ok(Meeting::Greeted(sender)),
+            Ok(Greeting::Other(what)) => Err(speaks(endpoint, what)),
             #[cfg(feature = "tls")]
-            Ok(Greeting::Failed(error)) => Err(Tls::failure(endpoint, &error)),
-            #[cfg(not(feature = "tls"))]
-            Ok(Greeting::Failed(error)) => Err(failed(&error)),
-            Err(_) => Err(failed(&"it hung up before it said a word")),
+            Ok(Greeting::Failed(error)) if tls::cause(&error).is_some() => {
+                Err(Tls::failure(endpoint, &error))
+            }
+            Ok(Greeting::Failed(error)) => Ok(Meeting::HungUp(error)),
+            Err(_) => Ok(Meeting::HungUp(greeting::silence())),
         }
     }
+}
+
+/// How a first meeting went.
+enum Meeting {
+    Greeted(SendRequest<Body>),
+    HungUp(io::Error),
+}
+
+fn failed(endpoint: &Endpoint, error: &io::Error) -> WireError {
+    WireError::NotDone { cause: format!("cannot connect to {endpoint}: {error}") }
+}
+
+fn speaks(endpoint: &Endpoint, what: &str) -> WireError {
+    WireError::NotEtcd { why: format!("{endpoint} speaks {what}"), sent: false }
 }
 
 /// Connects to the first address of a host that takes the connection. Each gets a fair part of the time left, so one of

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
 /// Length, type, flags and stream of an HTTP/2 frame; the first one has type 4, settings.
-const FRAME_HEAD: usize = 9;
+pub(super) const FRAME_HEAD: usize = 9;
 
 pub(super) enum Greeting {
     Http2,
@@ -21,17 +21,15 @@ struct Listener {
     heard: oneshot::Sender<Greeting>,
 }
 
-impl Listener {
-    /// What the first bytes are, once there are enough.
-    fn judge(&self) -> Option<Greeting> {
-        match *self.first.as_slice() {
-            [b'H', b'T', b'T', b'P', ..] => Some(Greeting::Other("HTTP/1")),
-            // A TLS record: alert or handshake, version 3.x.
-            [0x15 | 0x16, 3, ..] => Some(Greeting::Other("TLS")),
-            [_, _, _, 4, _, 0, 0, 0, 0, ..] => Some(Greeting::Http2),
-            _ if self.first.len() >= FRAME_HEAD => Some(Greeting::Other("no HTTP/2")),
-            _ => None,
-        }
+/// What the first bytes are, once there are enough.
+pub(super) fn judge(first: &[u8]) -> Option<Greeting> {
+    match first {
+        [b'H', b'T', b'T', b'P', ..] => Some(Greeting::Other("HTTP/1")),
+        // A TLS record: alert or handshake, version 3.x.
+        [0x15 | 0x16, 3, ..] => Some(Greeting::Other("TLS")),
+        [_, _, _, 4, _, 0, 0, 0, 0, ..] => Some(Greeting::Http2),
+        _ if first.len() >= FRAME_HEAD => Some(Greeting::Other("no HTTP/2")),
+        _ => None,
     }
 }
 
@@ -57,6 +55,11 @@ impl<S> Greeted<S> {
     }
 }
 
+/// What is said of somebody who hung up without a word.
+pub(super) fn silence() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up before it said a word")
+}
+
 /// The same error once more: the other one goes to whoever reads.
 fn copy(error: &io::Error) -> io::Error {
     #[cfg(feature = "tls")]
@@ -78,14 +81,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
             let new = buf.filled().get(before..).unwrap_or_default();
             let greeting = match &read {
                 Err(error) => Some(Greeting::Failed(copy(error))),
-                Ok(()) if new.is_empty() && buf.remaining() > 0 => {
-                    let error = "it hung up before it said a word";
-                    Some(Greeting::Failed(io::Error::new(io::ErrorKind::UnexpectedEof, error)))
-                }
+                Ok(()) if new.is_empty() && buf.remaining() > 0 => Some(Greeting::Failed(silence())),
                 Ok(()) => {
                     let wanted = FRAME_HEAD.saturating_sub(listener.first.len()).min(new.len());
                     listener.first.extend_from_slice(new.get(..wanted).unwrap_or_default());
-                    listener.judge()
+                    judge(&listener.first)
                 }
             };
             if let Some(greeting) = greeting {
