@@ -323,3 +323,23 @@ async fn a_release_after_the_loss_removes_nothing_of_the_next_holder(backend: Ba
     new.release().await.unwrap();
 }
 for_each_backend!(a_release_after_the_loss_removes_nothing_of_the_next_holder);
+
+/// A proxy between may send an entry twice. The claim then finds its own key there.
+async fn an_entry_that_is_there_before_its_claim_is_taken_for_the_claims_own(backend: Backend) {
+    let (etcd, session) = (backend.etcd(), session(&backend).await);
+    let mutex = Mutex::new(&session, backend.lock_name("doubled"));
+    let first = mutex.lock().await.unwrap();
+    let (key, token) = (first.key().clone(), first.token());
+    first.release().await.unwrap();
+    etcd.txn(Txn::new().then(PutRequest::new(key.clone(), "a copy").on(session.lease_id().unwrap())))
+        .await
+        .unwrap();
+
+    let again = mutex.lock().await.unwrap();
+    assert_eq!(*again.key(), key);
+    assert!(again.token() > token);
+    again.verify().await.unwrap();
+    again.release().await.unwrap();
+    assert!(etcd.get(key).await.unwrap().is_none());
+}
+for_each_backend!(an_entry_that_is_there_before_its_claim_is_taken_for_the_claims_own);
