@@ -37,6 +37,12 @@ pub(crate) enum Command {
     Lock(LockArgs),
     /// Serves an embedded etcd, in memory, until INT or TERM.
     Serve(ServeArgs),
+    /// Ends the command of a `leasehold run` that cannot.
+    #[command(hide = true)]
+    Guardian(GuardianArgs),
+    /// Becomes the command of a `leasehold run` when told to.
+    #[command(hide = true)]
+    AtGate(AtGateArgs),
 }
 
 const RUN_HELP: &str = "\
@@ -52,8 +58,10 @@ until the command itself ends; what it leaves running in the background is not w
 If the lock is lost, the whole group gets TERM at once and KILL after --grace. If it is only about to be lost, because \
 etcd does not answer, TERM is sent --grace before the hold ends and KILL a quarter of --grace before it ends.
 
-If leasehold itself is killed by KILL, the command runs on, and the lock ends after --ttl: let the resource check \
-LEASEHOLD_TOKEN.";
+If leasehold itself is killed by KILL, a guardian process sends TERM to the group at once, and KILL after --grace, in any \
+case before the hold ends. If leasehold is stopped and not continued, the guardian sends TERM three quarters of --grace \
+before the hold ends, and KILL an eighth before it. What has left the group by then, as setsid does, is not reached, and \
+nothing is if the guardian is killed at the same moment: let the resource check LEASEHOLD_TOKEN.";
 
 #[derive(Debug, Args)]
 #[command(after_help = TABLE, after_long_help = [RUN_HELP, "\n\n", TABLE].concat())]
@@ -181,6 +189,21 @@ pub(crate) struct ServeArgs {
     pub(crate) local_daemon: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct GuardianArgs {
+    #[arg(value_name = "NAME")]
+    pub(crate) lock: LockName,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AtGateArgs {
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) way: i32,
+
+    #[arg(value_name = "CMD", required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
 fn ttl(text: &str) -> Result<Ttl, String> {
     let Span(ttl) = text.parse()?;
     Ttl::new(ttl).map_err(|error| error.to_string())
@@ -213,7 +236,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Parsed {
         Ok(Cli { command }) => {
             let checked = match &command {
                 Command::Run(args) => args.check(),
-                Command::Lock(_) | Command::Serve(_) => Ok(()),
+                _ => Ok(()),
             };
             return checked.map_or_else(Parsed::Failure, |()| Parsed::Command(command));
         }

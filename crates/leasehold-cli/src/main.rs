@@ -6,6 +6,7 @@
 //! | `site`, `connect`, `local` | which etcd, the session on it, and the one that starts by itself |
 //! | `acquire`, `run`, `lock` | getting the lock; running a command under it; holding it |
 //! | `child`, `signals`, `terminal` | the command's process group, what is forwarded to it, who owns the terminal |
+//! | `guardian`, `gate` | who ends the command if this process cannot, and what keeps it from beginning unguarded |
 //! | `serve`, `floor` | the embedded etcd in the foreground, and the revisions it must not give out twice |
 
 #![allow(
@@ -23,6 +24,8 @@ mod connect;
 mod duration;
 mod exit;
 mod floor;
+mod gate;
+mod guardian;
 mod local;
 mod lock;
 mod notice;
@@ -52,6 +55,12 @@ fn main() -> ExitCode {
 }
 
 fn execute(command: &Command) -> Result<Code, Failure> {
+    // Beside the command, or about to be it: neither needs anything of what follows.
+    match command {
+        Command::Guardian(args) => return guardian::stand(&args.lock),
+        Command::AtGate(args) => return gate::pass(args.way, &args.command),
+        _ => {}
+    }
     // One thread, the main one: the few things that happen here happen one after the other, and start-up is short.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -62,6 +71,7 @@ fn execute(command: &Command) -> Result<Code, Failure> {
             Command::Run(args) => run::run(args).await,
             Command::Lock(args) => lock::lock(args).await,
             Command::Serve(args) => serve::serve(args).await,
+            Command::Guardian(_) | Command::AtGate(_) => Ok(Code::SUCCESS),
         }
     })
 }

@@ -12,10 +12,14 @@ use crate::args::{RunArgs, program_name};
 use crate::child::{self, Group};
 use crate::connect::Connection;
 use crate::exit::{Code, Failure};
+use crate::guardian::{Guardian, Watch};
 use crate::notice::{self, Steps};
 use crate::signals::Signals;
 use crate::terminal::{Stop, Terminal};
 use leasehold::runtime::race;
+
+/// How often in a TTL the guardian is told until when the lock is held. A renewal comes three times in it.
+const TELLINGS: u32 = 6;
 
 pub(crate) async fn run(args: &RunArgs) -> Result<Code, Failure> {
     let program = args.command.first();
@@ -63,13 +67,17 @@ enum End {
 /// What happens while the command runs.
 #[derive(Debug)]
 enum Event {
-    Ended(Result<std::process::ExitStatus, Failure>),
+    Ended,
     Lost(Loss),
     /// The hold ends soon, if no renewal has come meanwhile.
     Due,
     Signal(Signal),
     /// A child has ended, stopped or gone on.
     Child,
+    /// The guardian is to be told how long the hold now lasts.
+    Tell,
+    /// The guardian has died.
+    Unguarded,
 }
 
 /// Why the command must end.
@@ -93,28 +101,48 @@ async fn under(
     let runtime = connection.runtime();
     let mut children = signal(SignalKind::child())
         .map_err(|error| Failure::machine(format!("cannot learn of the command's stops: {error}")))?;
-    let mut group = Group::start(&args.command, guard)?;
-    steps.tell(|| format!("lock {:?}: started process {}", args.name.as_str(), group.id()));
-    let mut terminal = Terminal::lend_to(&group);
     let grace = args.grace();
+    let mut guardian = Guardian::start(&args.name)?;
+    let (mut group, gate) = Group::start(&args.command, guard)?;
+    let watch = |group: &Group| Watch::while_held(group.id(), guard.valid_until(), grace);
+    if let Err(failure) = guardian.confirm(watch(&group), &*runtime, guard.valid_until() - grace).await {
+        guardian.dismiss(&*runtime).await;
+        return Err(failure);
+    }
+    let mut terminal = Terminal::lend_to(&group);
+    gate.open();
+    steps.tell(|| format!("lock {:?}: started process {}", args.name.as_str(), group.id()));
+    let mut told_at = runtime.now();
     let loss = loop {
-        let due = guard.valid_until() - grace;
-        match next(&mut group, guard, connection, due, signals, &mut children).await {
-            Event::Ended(ended) => {
+        let times =
+            Times { due: guard.valid_until() - grace, tell_at: told_at + args.taking.ttl() / TELLINGS };
+        match next(&mut group, guard, connection, times, signals, &mut children, &mut guardian).await {
+            Event::Ended => {
+                let ended_by_guardian = guardian.dismiss(&*runtime).await;
                 terminal.take_back();
-                let code = Code::of_status(ended?);
+                let code =
+                    Code::of_status(group.reap()?.ok_or_else(|| Failure::machine("the command has no end"))?);
                 // It may have run on while this process did not, and outlived its hold by that.
-                return match guard.ensure_held(Duration::ZERO) {
-                    Ok(()) => Ok(End::Code(code)),
-                    Err(cause) => Err(Failure::new(
-                        Code::LOST,
-                        format!(
-                            "lock {:?} was lost before the command ended by itself with {}: {cause}",
-                            args.name.as_str(),
-                            code.get()
-                        ),
-                    )),
+                let why = match guard.ensure_held(Duration::ZERO) {
+                    Ok(()) if ended_by_guardian => {
+                        "its guardian stopped the command, since leasehold did not run in time".to_owned()
+                    }
+                    Ok(()) => return Ok(End::Code(code)),
+                    Err(cause) if ended_by_guardian => format!("{cause}; its guardian stopped the command"),
+                    Err(cause) => format!("{cause}; the command had ended by itself with {}", code.get()),
                 };
+                return Err(Failure::new(
+                    Code::LOST,
+                    format!("lock {:?} is lost: {why}", args.name.as_str()),
+                ));
+            }
+            Event::Tell => {
+                told_at = runtime.now();
+                guardian.mind(watch(&group)).await;
+            }
+            Event::Unguarded => {
+                guardian.replace();
+                guardian.mind(watch(&group)).await;
             }
             Event::Lost(loss) => break loss,
             Event::Due if runtime.now() >= guard.valid_until() - grace => break Loss::Imminent,
@@ -136,7 +164,10 @@ async fn under(
     };
     let told = loss.message(args, &group);
     notice::tell(&told);
-    let all_gone = group.end(&*runtime, loss.kill_at(guard, grace, &*runtime)).await;
+    let kill_at = loss.kill_at(guard, grace, &*runtime);
+    guardian.mind(Watch::while_ending(group.id(), kill_at, grace)).await;
+    let all_gone = group.end(&*runtime, kill_at).await;
+    guardian.dismiss(&*runtime).await;
     terminal.take_back();
     if !all_gone {
         notice::tell(&format!(
@@ -149,25 +180,36 @@ async fn under(
     Ok(if matches!(loss, Loss::ServerGone) { End::LostAndLeft } else { End::Code(Code::LOST) })
 }
 
+/// When what is due without being asked for.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    due: Instant,
+    tell_at: Instant,
+}
+
 /// The next event. If several are there, the first in the order of [`Event`].
 async fn next(
     group: &mut Group,
     guard: &Guard,
     connection: &mut Connection,
-    due: Instant,
+    times: Times,
     signals: &mut Signals,
     children: &mut Stream,
+    guardian: &mut Guardian,
 ) -> Event {
     let runtime = connection.runtime();
     let lost = guard.lost();
-    let ended = async { Event::Ended(group.wait().await) };
+    let ended = async {
+        group.ended().await;
+        Event::Ended
+    };
     let lost = async { Event::Lost(Loss::Cause(lost.wait().await)) };
     let gone = async {
         connection.gone().await;
         Event::Lost(Loss::ServerGone)
     };
     let due = async {
-        runtime.sleep_until(due).await;
+        runtime.sleep_until(times.due).await;
         Event::Due
     };
     let signal = async { Event::Signal(signals.next().await) };
@@ -175,8 +217,18 @@ async fn next(
         children.recv().await;
         Event::Child
     };
+    let tell = async {
+        runtime.sleep_until(times.tell_at).await;
+        Event::Tell
+    };
+    let unguarded = async {
+        guardian.gone().await;
+        Event::Unguarded
+    };
     let lost = async { race(lost, gone).await.into_inner() };
     let here = async { race(signal, child).await.into_inner() };
+    let guarded = async { race(tell, unguarded).await.into_inner() };
+    let here = async { race(here, guarded).await.into_inner() };
     let later = async { race(due, here).await.into_inner() };
     let not_ended = async { race(lost, later).await.into_inner() };
     race(ended, not_ended).await.into_inner()

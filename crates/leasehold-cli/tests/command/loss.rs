@@ -6,12 +6,7 @@ use leasehold::{EtcdExt, Key};
 use leasehold_testbed::{Cluster, Version, block_on};
 use nix::sys::signal::Signal;
 
-use crate::stage::{Served, Stage, runs, soon};
-
-/// A process that will not hear of TERM, with a child and a grandchild of the kind. Each says its number.
-const STUBBORN: &str = "trap '' TERM; echo $$; \
-    sh -c 'trap \"\" TERM; echo $$; sh -c \"trap \\\"\\\" TERM; echo \\$\\$; while :; do sleep 0.05; done\" & \
-    while :; do sleep 0.05; done' & while :; do sleep 0.05; done";
+use crate::stage::{STUBBORN, Served, Stage, runs, soon};
 
 #[test]
 fn a_deleted_key_ends_the_whole_group_however_stubborn() {
@@ -82,23 +77,6 @@ fn a_short_silence_is_ridden_out() {
     assert!(running.is_running());
     running.write("\n");
     running.outcome().ended_with(0);
-}
-
-#[test]
-fn a_frozen_leasehold_ends_the_command_when_it_wakes_too_late() {
-    let stage = Stage::new();
-    let served = Served::start(&stage);
-    let script = "trap '' TERM; echo $$; while :; do sleep 0.05; done";
-    let running = stage.start(stage.shell(&["--endpoints", &served.endpoint, "--ttl", "2s"], script));
-    let pid = running.line();
-    running.signal(Signal::SIGSTOP);
-    let next = stage.run(["run", "--endpoints", &served.endpoint, "demo", "true"]);
-    next.ended_with(0);
-    assert!(runs(&pid), "nobody is there to end it, which is what the token is for");
-    running.signal(Signal::SIGCONT);
-    let outcome = running.outcome().ended_with(123);
-    assert!(!runs(&pid));
-    assert!(outcome.stderr.contains("lost"), "{}", outcome.stderr);
 }
 
 #[test]

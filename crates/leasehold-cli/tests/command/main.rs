@@ -10,6 +10,7 @@
 )]
 
 mod crowd;
+mod guardian;
 mod holding;
 mod local;
 mod loss;

@@ -40,7 +40,6 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
         (&["run", "--local", "--endpoints", at, "demo", "true"], 64, "--endpoints"),
         (&["run", "--endpoints", "nonsense", "demo", "true"], 64, "--endpoints"),
         (&["run", "--endpoints", "ftp://x:1", "demo", "true"], 64, "--endpoints"),
-        (&["run", "--endpoints", "https://x:1", "demo", "true"], 64, "--endpoints"),
         (&["run", "--endpoints", "", "demo", "true"], 64, "--endpoints"),
         (&["run", "--endpoints", at, "demo", "no-such-command"], 127, "no-such-command"),
         (&["run", "--endpoints", at, "demo", "/no/such"], 127, "/no/such"),

@@ -13,12 +13,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::Remote;
-use leasehold_testbed::Scratch;
+use leasehold::etcd::Etcd;
+use leasehold::mvcc::{KeyRange, RangeRequest};
+use leasehold_testbed::{Scratch, block_on};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// No test waits longer for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process that will not hear of TERM, with a child and a grandchild of the kind. Each says its number.
+pub(crate) const STUBBORN: &str = "trap '' TERM; echo $$; \
+    sh -c 'trap \"\" TERM; echo $$; sh -c \"trap \\\"\\\" TERM; echo \\$\\$; while :; do sleep 0.05; done\" & \
+    while :; do sleep 0.05; done' & while :; do sleep 0.05; done";
 
 /// Folders for one test.
 pub(crate) struct Stage {
@@ -84,6 +91,13 @@ impl Stage {
     /// A client of the etcd that starts by itself.
     pub(crate) fn local_etcd(&self) -> Remote {
         Remote::connect(format!("unix://{}", self.local_socket().display())).unwrap()
+    }
+
+    /// The keys of a lock's queue there.
+    pub(crate) fn queue(&self, name: &str) -> Vec<leasehold::Key> {
+        let queue = RangeRequest::range(KeyRange::prefix(format!("{name}/")));
+        let range = block_on(async { self.local_etcd().range(queue).await.unwrap() });
+        range.kvs.into_iter().map(|kv| kv.key).collect()
     }
 }
 
@@ -242,6 +256,29 @@ pub(crate) fn runs(pid: &str) -> bool {
         .next()
         .and_then(|rest| rest.chars().next())
         .is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The guardians of a leasehold.
+pub(crate) fn guardians(leasehold: i32) -> Vec<i32> {
+    let children =
+        fs::read_to_string(format!("/proc/{leasehold}/task/{leasehold}/children")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    children.filter(|child| arguments(*child).get(1).is_some_and(|arg| arg == "guardian")).collect()
+}
+
+/// The running processes that have these words in their arguments.
+pub(crate) fn processes_with(words: &str) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .filter(|pid| arguments(*pid).join(" ").contains(words) && runs(&pid.to_string()))
+        .collect()
+}
+
+fn arguments(pid: i32) -> Vec<String> {
+    let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let args = args.split(|&byte| byte == 0).map(|arg| String::from_utf8_lossy(arg).into_owned());
+    args.filter(|arg| !arg.is_empty()).collect()
 }
 
 /// The processes with this folder among their arguments that serve `--local`.
