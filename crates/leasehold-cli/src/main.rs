@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `args`, `duration`, `exit` | what is typed, and what comes back: options, durations, exit codes |
 //! | `site`, `connect`, `local` | which etcd, the session on it, and the one that starts by itself |
-//! | `acquire`, `run`, `lock` | getting the lock; running a command under it; holding it |
+//! | `acquire`, `waiting` | getting the lock; telling whom the wait is for |
+//! | `run`, `lock` | running a command under it; holding it |
 //! | `child`, `signals`, `terminal` | the command's process group, what is forwarded to it, who owns the terminal |
 //! | `guardian`, `gate` | who ends the command if this process cannot, and what keeps it from beginning unguarded |
 //! | `serve`, `floor` | the embedded etcd in the foreground, and the revisions it must not give out twice |
@@ -34,6 +35,7 @@ mod serve;
 mod signals;
 mod site;
 mod terminal;
+mod waiting;
 
 use std::process::ExitCode;
 

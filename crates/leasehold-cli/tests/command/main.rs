@@ -19,3 +19,4 @@ mod running;
 mod serving;
 mod stage;
 mod terminal;
+mod waiting;
