@@ -14,6 +14,7 @@ mod guardian;
 mod holding;
 mod local;
 mod loss;
+mod peers;
 mod refusals;
 mod running;
 mod serving;
