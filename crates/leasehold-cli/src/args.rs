@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use leasehold::{LockName, Ttl};
@@ -74,7 +75,7 @@ pub(crate) struct RunArgs {
     pub(crate) grace: Option<Span>,
 
     /// The lock: 1 to 512 bytes without control characters
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = lock_name())]
     pub(crate) name: LockName,
 
     /// The command and its arguments
@@ -113,7 +114,7 @@ pub(crate) struct LockArgs {
     pub(crate) until_eof: bool,
 
     /// The lock: 1 to 512 bytes without control characters
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = lock_name())]
     pub(crate) name: LockName,
 }
 
@@ -143,7 +144,7 @@ pub(crate) struct Taking {
     pub(crate) nonblock: bool,
 
     /// The exit code for a lock that is not acquired (flock has 1)
-    #[arg(short = 'E', long, value_name = "N", default_value_t = Code::NOT_ACQUIRED.get())]
+    #[arg(short = 'E', long, value_name = "N", default_value_t = Code::NOT_ACQUIRED.get(), allow_hyphen_values = true)]
     pub(crate) conflict_exit_code: u8,
 
     /// How long etcd may take to answer at the start
@@ -204,6 +205,15 @@ pub(crate) struct AtGateArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+fn lock_name() -> impl TypedValueParser<Value = LockName> {
+    OsStringValueParser::new().try_map(|name| {
+        let name = name
+            .into_string()
+            .map_err(|name| format!("the lock name {name:?} is not usable: it is not UTF-8"))?;
+        LockName::new(name).map_err(|error| error.to_string())
+    })
+}
+
 fn ttl(text: &str) -> Result<Ttl, String> {
     let Span(ttl) = text.parse()?;
     Ttl::new(ttl).map_err(|error| error.to_string())
@@ -232,7 +242,8 @@ pub(crate) enum Parsed {
 }
 
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Parsed {
-    let error = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let error = match Cli::try_parse_from(&args) {
         Ok(Cli { command }) => {
             let checked = match &command {
                 Command::Run(args) => args.check(),
@@ -250,6 +261,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Parsed {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = write!(std::io::stderr(), "{}", error.render());
             Parsed::Told(Code::USAGE)
+        }
+        ErrorKind::InvalidUtf8 => {
+            let typed = args.iter().filter(|arg| arg.to_str().is_none()).map(|arg| format!("{arg:?}"));
+            let typed = typed.collect::<Vec<_>>().join(" ");
+            Parsed::Failure(Failure::usage(format!("an option's value is not UTF-8, among {typed}")))
         }
         _ => Parsed::Failure(Failure::usage(one_line(&error))),
     }
