@@ -9,6 +9,7 @@ use leasehold::runtime::{Instant, Runtime, SystemRuntime};
 use leasehold::{Error, LockName, Session};
 
 use crate::args::Taking;
+use crate::duration::Span;
 use crate::exit::{Code, Failure};
 use crate::local::{self, Membership};
 use crate::notice::{self, Steps};
@@ -82,7 +83,12 @@ impl Connection {
         }
         steps.tell(|| {
             let lease = session.lease_id().map(|id| id.to_string()).unwrap_or_default();
-            format!("{what}: session on {shown} with lease {lease} after {:?}", runtime.now().since(started))
+            let granted = session.granted_ttl().map(|ttl| Span(ttl).to_string()).unwrap_or_default();
+            let asked = Span(taking.ttl());
+            let after = runtime.now().since(started);
+            format!(
+                "{what}: session on {shown} with lease {lease} of {granted} (--ttl {asked}) after {after:?}"
+            )
         });
         Ok(Self { session, local })
     }

@@ -94,21 +94,38 @@ fn a_stopped_command_is_ended_too() {
     assert!(!runs(&pid));
 }
 
-#[test]
-fn the_death_of_a_clusters_leader_is_ridden_out() {
+/// Holds through a change of a cluster of three, for longer than the hold would last without a renewal after it.
+fn ridden_out(change: impl FnOnce(&Cluster)) {
     let stage = Stage::new();
     let Some(cluster) = Cluster::start(Version::V37, 3) else { return };
     let endpoints = cluster.endpoints().join(",");
     let mut running =
         stage.start(stage.shell(&["--endpoints", &endpoints, "--ttl", "6s"], "echo in; read line"));
     assert_eq!(running.line(), "in");
-    let leader = cluster.leader();
-    cluster.member(leader).kill();
-    let killed = Instant::now();
-    cluster.leader_besides(&[leader]);
-    // Longer than the hold would have lasted without a renewal by the new leader.
-    std::thread::sleep(Duration::from_secs(6).saturating_sub(killed.elapsed()));
+    let changed = Instant::now();
+    change(&cluster);
+    std::thread::sleep(Duration::from_secs(6).saturating_sub(changed.elapsed()));
     assert!(running.is_running(), "{}", running.said());
     running.write("\n");
-    running.outcome().ended_with(0);
+    let outcome = running.outcome().ended_with(0);
+    assert_eq!(outcome.stderr, "", "nor is there an alarm");
+}
+
+#[test]
+fn d17_the_death_of_a_clusters_leader_is_ridden_out() {
+    ridden_out(|cluster| {
+        let leader = cluster.leader();
+        cluster.member(leader).kill();
+        cluster.leader_besides(&[leader]);
+    });
+}
+
+#[test]
+fn d17_the_death_of_another_member_is_ridden_out() {
+    ridden_out(|cluster| cluster.member(cluster.follower()).kill());
+}
+
+#[test]
+fn d17_a_change_of_leader_is_ridden_out() {
+    ridden_out(|cluster| cluster.move_leader(cluster.follower()));
 }

@@ -10,6 +10,7 @@
 )]
 
 mod crowd;
+mod field;
 mod guardian;
 mod holding;
 mod local;
