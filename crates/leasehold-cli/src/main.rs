@@ -68,12 +68,15 @@ fn execute(command: &Command) -> Result<Code, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::machine(format!("cannot start: {error}")))?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         match command {
             Command::Run(args) => run::run(args).await,
             Command::Lock(args) => lock::lock(args).await,
             Command::Serve(args) => serve::serve(args).await,
             Command::Guardian(_) | Command::AtGate(_) => Ok(Code::SUCCESS),
         }
-    })
+    });
+    // Not waiting for a thread that may be stuck in telling something to nobody.
+    runtime.shutdown_background();
+    outcome
 }

@@ -16,10 +16,13 @@ use crate::guardian::{Guardian, Watch};
 use crate::notice::{self, Steps};
 use crate::signals::Signals;
 use crate::terminal::{Stop, Terminal};
-use leasehold::runtime::race;
+use leasehold::runtime::{before, race};
 
 /// How often in a TTL the guardian is told until when the lock is held. A renewal comes three times in it.
 const TELLINGS: u32 = 6;
+
+/// How long, at most, why the command was ended may take to be told.
+const TELL: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: &RunArgs) -> Result<Code, Failure> {
     let program = args.command.first();
@@ -162,11 +165,13 @@ async fn under(
             }
         }
     };
-    let told = loss.message(args, &group);
-    notice::tell(&told);
+    let message = loss.message(args, &group);
+    // On another thread: whoever reads standard error may have stopped, and the command must end all the same.
+    let told = tokio::task::spawn_blocking(move || notice::tell(&message));
     let kill_at = loss.kill_at(guard, grace, &*runtime);
     guardian.mind(Watch::while_ending(group.id(), kill_at, grace)).await;
     let all_gone = group.end(&*runtime, kill_at).await;
+    before(&*runtime, runtime.now() + TELL, told).await;
     guardian.dismiss(&*runtime).await;
     terminal.take_back();
     if !all_gone {

@@ -74,11 +74,11 @@ impl Post<'_> {
                     let Some(minded) = &mut self.minded else { continue };
                     if minded.told_to_end && now()? >= minded.watch.kill_at {
                         minded.signal(Signal::SIGKILL);
+                        self.explain("leasehold does not run, or not in time");
                         return Ok(());
                     }
                     say(ACTED);
                     minded.tell_to_end();
-                    self.explain("leasehold does not run, or not in time");
                 }
             }
         }
@@ -89,8 +89,6 @@ impl Post<'_> {
         let Some(minded) = &mut self.minded else { return Ok(()) };
         minded.tell_to_end();
         let kill_at = minded.watch.kill_at.min(now()? + minded.watch.grace);
-        self.explain("leasehold has died");
-        let Some(minded) = &self.minded else { return Ok(()) };
         let timer = &self.orders.alarm;
         while !is_gone(minded.watch.group) {
             let now = now()?;
@@ -101,13 +99,20 @@ impl Post<'_> {
             set(timer, kill_at.min(now + LOOK))?;
             let _ = timer.wait();
         }
+        self.explain("leasehold has died");
         Ok(())
     }
 
+    /// Says what was done. Only once it is done, and if there is room for it: whoever should read it may have stopped reading.
     fn explain(&self, why: &str) {
         let Some(minded) = &self.minded else { return };
+        let stderr = std::io::stderr();
+        let mut room = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+        if !matches!(poll(&mut room, PollTimeout::ZERO), Ok(1)) {
+            return;
+        }
         notice::tell(&format!(
-            "lock {:?}: {why}; its guardian stops the command (process group {})",
+            "lock {:?}: {why}; its guardian has stopped the command (process group {})",
             self.lock.as_str(),
             minded.watch.group
         ));

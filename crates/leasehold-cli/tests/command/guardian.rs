@@ -1,6 +1,9 @@
 //! Killed or stopped itself, leasehold still does not leave its command running without the lock.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 use std::time::Duration;
 
 use leasehold::{EtcdExt, Key};
@@ -247,4 +250,34 @@ fn a_command_that_is_stopped_for_longer_than_the_ttl_keeps_its_lock_and_goes_on(
     kill(pid, Signal::SIGCONT).unwrap();
     running.write("\n");
     assert_eq!(running.outcome().ended_with(0).stdout, "out\n");
+}
+
+#[test]
+fn a_standard_error_that_nobody_reads_keeps_no_command_alive() {
+    let stage = Stage::new();
+    let served = Served::start(&stage);
+    let script = "trap '' PIPE; echo $ETCD_LOCK_KEY $$; while :; do echo 0123456789012345678901234567890123456789 >&2; done";
+    for by_guardian in [false, true] {
+        let mut command =
+            stage.leasehold(stage.shell(&["--endpoints", &served.endpoint, "--ttl", "60s"], script));
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let (key, pid) = said.trim().split_once(' ').unwrap();
+        // It writes until there is no more room, and then waits.
+        soon("it waits for a reader", || {
+            fs::read_to_string(format!("/proc/{pid}/stat"))
+                .is_ok_and(|stat| stat.contains(") S "))
+                .then_some(())
+        });
+        if by_guardian {
+            child.kill().unwrap();
+        } else {
+            block_on(async { served.etcd().delete(Key::from(key.to_owned())).await.unwrap() });
+        }
+        soon("it has ended", || (!runs(pid)).then_some(()));
+        let ended = soon("so has leasehold", || child.try_wait().unwrap());
+        assert_eq!(ended.code(), (!by_guardian).then_some(123));
+    }
 }
