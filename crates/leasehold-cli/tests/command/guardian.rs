@@ -90,7 +90,7 @@ fn a_leasehold_stopped_for_less_than_its_hold_goes_on_with_its_command() {
 }
 
 #[test]
-fn a_guardian_that_was_stopped_for_long_heeds_what_it_was_told_meanwhile() {
+fn a_guardian_that_does_not_answer_is_replaced() {
     let stage = Stage::new();
     let mut running = stage.start(stage.shell(&["--local", "--ttl", "2s"], "echo in; read line; echo out"));
     assert_eq!(running.line(), "in");
@@ -145,6 +145,43 @@ fn that_no_guardian_can_be_kept_alive_is_said() {
     assert!(running.is_running(), "the lock is held all the same");
     running.write("\n");
     assert_eq!(running.outcome().ended_with(0).stdout, "out\n");
+}
+
+#[test]
+fn a_command_does_not_begin_before_its_guardian_has_confirmed() {
+    let stage = Stage::new();
+    let served = Served::start(&stage);
+    // The guardian has to be caught on its way, which may fail.
+    for attempt in 0..50 {
+        let began = stage.path(&format!("began-{attempt}"));
+        let marker = began.display().to_string();
+        let mut running = stage.start([
+            "run",
+            "--endpoints",
+            &served.endpoint,
+            &format!("demo-{attempt}"),
+            "--",
+            "sh",
+            "-c",
+            "touch \"$0\"; exec sleep 1000",
+            &marker,
+        ]);
+        let guardian = guardian_of(&running);
+        kill(guardian, Signal::SIGSTOP).unwrap();
+        let at_gate = || processes_with(&marker).into_iter().filter(|&pid| pid != running.pid()).count() == 1;
+        soon("the command's process is made", || (began.exists() || at_gate()).then_some(()));
+        std::thread::sleep(Duration::from_millis(200));
+        let caught = !began.exists();
+        running.signal(Signal::SIGKILL);
+        running.status();
+        kill(guardian, Signal::SIGCONT).unwrap();
+        soon("nothing is left", || processes_with(&marker).is_empty().then_some(()));
+        if caught {
+            assert!(!began.exists(), "it began although it was not minded");
+            return;
+        }
+    }
+    panic!("the command has always begun by the time its guardian runs");
 }
 
 #[test]
