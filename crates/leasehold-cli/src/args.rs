@@ -74,6 +74,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) grace: Option<Span>,
 
+    /// The process that the shell minds.
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) front: Option<i32>,
+
     /// The lock: 1 to 512 bytes without control characters
     #[arg(value_name = "NAME", value_parser = lock_name())]
     pub(crate) name: LockName,

@@ -7,6 +7,7 @@
 //! | `acquire`, `waiting` | getting the lock; telling whom the wait is for |
 //! | `run`, `lock` | running a command under it; holding it |
 //! | `child`, `signals`, `terminal` | the command's process group, what is forwarded to it, who owns the terminal |
+//! | `front` | what the shell stops at a terminal, while the lock is kept |
 //! | `guardian`, `gate` | who ends the command if this process cannot, and what keeps it from beginning unguarded |
 //! | `serve`, `floor` | the embedded etcd in the foreground, and the revisions it must not give out twice |
 
@@ -25,6 +26,7 @@ mod connect;
 mod duration;
 mod exit;
 mod floor;
+mod front;
 mod gate;
 mod guardian;
 mod local;

@@ -3,6 +3,8 @@
 
 use std::io::Write;
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
 use crate::exit::Failure;
 
 /// Says why the program ends.
@@ -13,7 +15,10 @@ pub(crate) fn failure(failure: &Failure) {
 /// Says something. That standard error is closed is no reason to fail.
 pub(crate) fn tell(message: &str) {
     let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // At a terminal that is set so (`stty tostop`), whoever writes without having it is stopped, unless it blocks that.
+    let before = SigSet::from(Signal::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let _ = writeln!(std::io::stderr(), "leasehold: {line}");
+    let _ = before.and_then(|before| before.thread_set_mask());
 }
 
 /// Tells what happens step by step, if that was asked for.

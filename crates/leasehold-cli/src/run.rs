@@ -12,10 +12,11 @@ use crate::args::{RunArgs, program_name};
 use crate::child::{self, Group};
 use crate::connect::Connection;
 use crate::exit::{Code, Failure};
+use crate::front;
 use crate::guardian::{Guardian, Watch};
 use crate::notice::{self, Steps};
 use crate::signals::Signals;
-use crate::terminal::{Stop, Terminal};
+use crate::terminal::{self, Job, Stop, Terminal};
 use leasehold::runtime::{before, race};
 
 /// How often in a TTL the guardian is told until when the lock is held. A renewal comes three times in it.
@@ -29,8 +30,13 @@ pub(crate) async fn run(args: &RunArgs) -> Result<Code, Failure> {
     if let Some(program) = program {
         child::find(program)?;
     }
+    let mut signals = match args.front {
+        None if terminal::is_under_job_control() => return front::stand(&args.name).await,
+        None => Signals::catch()?,
+        Some(front) if front::stay_behind(front) => Signals::catch_with_continuation()?,
+        Some(_) => return Ok(Code::LOST),
+    };
     let steps = Steps::new(args.taking.verbose);
-    let mut signals = Signals::catch()?;
     let name = program_name(program.map(AsRef::as_ref));
     let mut connection = Connection::open(&args.taking, &args.name, name, &mut signals, steps).await?;
     let guard = match acquire(&mut connection, &args.name, &args.taking, &mut signals, steps).await {
@@ -112,7 +118,7 @@ async fn under(
         guardian.dismiss(&*runtime).await;
         return Err(failure);
     }
-    let mut terminal = Terminal::lend_to(&group);
+    let mut terminal = Terminal::lend_to(&group, Job::of(args.front));
     gate.open();
     steps.tell(|| format!("lock {:?}: started process {}", args.name.as_str(), group.id()));
     let mut told_at = runtime.now();
@@ -150,10 +156,15 @@ async fn under(
             Event::Lost(loss) => break loss,
             Event::Due if runtime.now() >= guard.valid_until() - grace => break Loss::Imminent,
             Event::Due => {}
-            Event::Signal(signal) => group.signal(signal),
-            Event::Child => {
-                let Some(by) = group.stopped() else { continue };
-                let stop = terminal.stopped(by, &*runtime, signals).await;
+            Event::Signal(Signal::SIGTSTP) if terminal.is_suspended() => {}
+            Event::Signal(signal) if signal != Signal::SIGCONT => group.signal(signal),
+            event @ (Event::Signal(_) | Event::Child) => {
+                let stop = if matches!(event, Event::Child) {
+                    let Some(by) = group.stopped() else { continue };
+                    terminal.stopped(by, &*runtime, signals).await
+                } else {
+                    terminal.continued(&*runtime, signals).await
+                };
                 if let Err(cause) = guard.ensure_held(Duration::ZERO) {
                     break Loss::Cause(cause);
                 }

@@ -29,9 +29,18 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn catch() -> Result<Self, Failure> {
+        Self::catch_these(&CAUGHT)
+    }
+
+    /// Those, and that a stopped job goes on; which comes after what came before it.
+    pub(crate) fn catch_with_continuation() -> Result<Self, Failure> {
+        Self::catch_these(&[&CAUGHT[..], &[Signal::SIGCONT]].concat())
+    }
+
+    fn catch_these(these: &[Signal]) -> Result<Self, Failure> {
         let ignored = Mask::ignored();
-        let mut streams = Vec::with_capacity(CAUGHT.len());
-        for caught in CAUGHT.into_iter().filter(|&caught| !ignored.holds(caught)) {
+        let mut streams = Vec::with_capacity(these.len());
+        for &caught in these.iter().filter(|&&caught| !ignored.holds(caught)) {
             let stream = signal(SignalKind::from_raw(caught as i32))
                 .map_err(|error| Failure::machine(format!("cannot catch {caught}: {error}")))?;
             streams.push((caught, stream));

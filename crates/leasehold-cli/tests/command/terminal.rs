@@ -70,27 +70,139 @@ fn a_stopped_job_stops_whole_and_goes_on_whole() {
     while running.line().trim() != "code 6" {}
 }
 
+/// The word behind `name` on the next line that has it; before it the terminal may have shown a key.
+fn word(running: &Running, name: &str) -> String {
+    loop {
+        if let Some((_, word)) = running.line().split_once(name) {
+            return word.trim().to_owned();
+        }
+    }
+}
+
 #[test]
-fn a_job_that_is_stopped_for_longer_than_its_hold_is_ended_and_says_why_when_it_goes_on() {
+fn a_job_that_is_stopped_for_longer_than_the_ttl_keeps_its_lock_and_goes_on() {
     let stage = Stage::new();
-    let marker = stage.path("marker").display().to_string();
+    let scene = "set -m\n\
+                 LEASEHOLD run --local --ttl 2s demo -- sh -c 'echo key $ETCD_LOCK_KEY; read line; echo \"got $line\"; exit 6'\n\
+                 echo \"stopped with $?\"\n\
+                 sleep 5\n\
+                 LEASEHOLD run --local --nonblock demo true\n\
+                 echo \"others get $?\"\n\
+                 fg >/dev/null\n\
+                 echo \"code $?\"\n";
+    let Some(mut running) = at_terminal(&stage, scene) else { return };
+    let key = word(&running, "key");
+    running.write("\u{1a}");
+    while !running.line().contains("stopped with 147") {}
+    assert_eq!(word(&running, "others get"), "75");
+    assert_eq!(stage.queue("demo"), [leasehold::Key::from(key)]);
+    running.write("hello\n");
+    while running.line().trim() != "got hello" {}
+    while running.line().trim() != "code 6" {}
+}
+
+#[test]
+fn a_job_can_be_stopped_again_and_again_and_continued_in_the_background() {
+    let stage = Stage::new();
+    let scene = "set -m\n\
+                 LEASEHOLD run --local --ttl 20s demo -- sh -c 'echo ready; while [ ! -e DONE ]; do sleep 0.05; done; exit 6'\n\
+                 echo \"first $?\"\n\
+                 fg >/dev/null\n\
+                 echo \"second $?\"\n\
+                 bg >/dev/null\n\
+                 echo \"in the background\"\n\
+                 touch DONE\n\
+                 wait %1\n\
+                 echo \"code $?\"\n";
+    let scene = scene.replace("DONE", &stage.path("done").display().to_string());
+    let Some(mut running) = at_terminal(&stage, &scene) else { return };
+    while running.line().trim() != "ready" {}
+    running.write("\u{1a}");
+    assert_eq!(word(&running, "first"), "147");
+    // Only once the command has the terminal again does the key mean it.
+    soon("it goes on", || runs_in_the_foreground(&stage).then_some(()));
+    running.write("\u{1a}");
+    assert_eq!(word(&running, "second"), "147");
+    while running.line().trim() != "in the background" {}
+    assert_eq!(word(&running, "code"), "6");
+}
+
+/// Whether a command of this stage's runs and has the terminal.
+fn runs_in_the_foreground(stage: &Stage) -> bool {
+    processes_with(&stage.path("done").display().to_string()).into_iter().any(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        // State, parent, group, session, terminal, the terminal's group.
+        let is_command = fields.get(2) == Some(&pid.to_string().as_str());
+        let is_shell =
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sh");
+        is_command && is_shell && fields.first() != Some(&"T") && fields.get(2) == fields.get(5)
+    })
+}
+
+#[test]
+fn a_waiter_that_is_stopped_waits_on_when_it_is_continued() {
+    let stage = Stage::new();
+    let mut holder = stage.start(stage.shell(&["--local"], "echo in; read line"));
+    assert_eq!(holder.line(), "in");
+    let scene = "set -m\n\
+                 LEASEHOLD run --local --ttl 20s demo -- sh -c 'echo in too; exit 6'\n\
+                 echo \"stopped with $?\"\n\
+                 fg >/dev/null\n\
+                 echo \"code $?\"\n";
+    let Some(mut running) = at_terminal(&stage, scene) else { return };
+    soon("it waits", || (stage.queue("demo").len() == 2).then_some(()));
+    running.write("\u{1a}");
+    assert_eq!(word(&running, "stopped with"), "147");
+    holder.write("\n");
+    while running.line().trim() != "in too" {}
+    assert_eq!(word(&running, "code"), "6");
+}
+
+#[test]
+fn a_terminal_that_stops_whoever_writes_without_having_it_does_not_stop_leasehold() {
+    let stage = Stage::new();
+    let scene = "set -m\nstty tostop\n\
+                 LEASEHOLD run --local --verbose demo -- sh -c 'echo ready; exit 6'\necho \"code $?\"\n";
+    let Some(running) = at_terminal(&stage, scene) else { return };
+    assert_eq!(word(&running, "code"), "6");
+}
+
+#[test]
+fn a_signal_to_the_process_that_the_shell_knows_reaches_the_command_once() {
+    let stage = Stage::new();
+    let script = "trap \"echo told\" TERM; echo ready; n=0; while [ \\$n -lt 20 ]; do sleep 0.05; n=\\$((n + 1)); done; exit 6";
     let scene = format!(
-        "set -m\n\
-         LEASEHOLD run --local --ttl 2s demo -- sh -c 'echo ready; while :; do sleep 0.05; done' {marker}\n\
-         echo \"stopped with $?\"\n\
-         read line\n\
-         fg >/dev/null\n\
-         echo \"code $?\"\n"
+        "set -m\nLEASEHOLD run --local demo -- sh -c \"{}\" </dev/null &\nread line\nkill -TERM $!\nwait $!\necho \"code $?\"\n",
+        script.replace('"', "\\\"")
     );
     let Some(mut running) = at_terminal(&stage, &scene) else { return };
     while running.line().trim() != "ready" {}
-    let command = |pid: &i32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sh")
-    };
-    assert!(processes_with(&marker).iter().any(command));
-    running.write("\u{1a}");
-    while !running.line().contains("stopped with 147") {}
-    soon("the guardian has ended it", || (!processes_with(&marker).iter().any(command)).then_some(()));
     running.write("\n");
-    while running.line().trim() != "code 123" {}
+    let mut told = 0;
+    let code = loop {
+        let line = running.line();
+        told += usize::from(line.contains("told"));
+        if let Some((_, code)) = line.split_once("code ") {
+            break code.trim().to_owned();
+        }
+    };
+    assert_eq!((told, code.as_str()), (1, "6"));
+}
+
+#[test]
+fn killed_at_a_terminal_it_does_not_leave_its_command_behind() {
+    let stage = Stage::new();
+    let marker = stage.path("marker").display().to_string();
+    let scene = format!(
+        "LEASEHOLD run --local --ttl 60s demo -- sh -c 'echo ready; while :; do sleep 0.05; done' {marker}\necho \"code $?\"\nsleep 1000\n"
+    );
+    let Some(running) = at_terminal(&stage, &scene) else { return };
+    while running.line().trim() != "ready" {}
+    let all = processes_with(&marker);
+    // The first of them is the one that the shell knows.
+    let front = all.iter().min().copied().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(front), nix::sys::signal::Signal::SIGKILL).unwrap();
+    assert_eq!(word(&running, "code"), "137");
+    soon("nothing of it is left", || processes_with(&marker).is_empty().then_some(()));
 }
