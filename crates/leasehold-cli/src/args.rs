@@ -54,7 +54,8 @@ The command gets, whatever it inherits:
 
 The command runs in a process group of its own, with standard input, output and error passed on. INT, TERM, HUP, QUIT, \
 USR1, USR2 and WINCH are forwarded to the group, but for those that were ignored when leasehold started. The lock is held \
-until the command itself ends; what it leaves running in the background is not waited for.
+until the command itself ends; what it leaves running in the background is not waited for. At a terminal the stop key \
+stops the command, and the lock is held on until the job is continued.
 
 If the lock is lost, the whole group gets TERM at once and KILL after --grace. If it is only about to be lost, because \
 etcd does not answer, TERM is sent --grace before the hold ends and KILL a quarter of --grace before it ends.

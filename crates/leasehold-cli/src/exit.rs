@@ -12,7 +12,7 @@ Exit codes:
   the command's own, or 128+n if signal n killed it; and of leasehold itself:
    64  usage: an option, name or setting that cannot be used
    69  etcd could not be reached, or gave no answer in time
-   74  the machine refused a file, socket or thread
+   74  the machine refused a file, socket, thread or process
    75  the lock was not acquired: it is busy, or --wait is over (-E N sets another)
    76  etcd refused, or what answers is not etcd
    77  etcd refused permission

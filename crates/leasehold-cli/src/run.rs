@@ -80,13 +80,13 @@ enum Event {
     Lost(Loss),
     /// The hold ends soon, if no renewal has come meanwhile.
     Due,
-    Signal(Signal),
-    /// A child has ended, stopped or gone on.
-    Child,
     /// The guardian is to be told how long the hold now lasts.
     Tell,
     /// The guardian has died.
     Unguarded,
+    Signal(Signal),
+    /// A child has ended, stopped or gone on.
+    Child,
 }
 
 /// Why the command must end.
@@ -244,7 +244,7 @@ async fn next(
     let lost = async { race(lost, gone).await.into_inner() };
     let here = async { race(signal, child).await.into_inner() };
     let guarded = async { race(tell, unguarded).await.into_inner() };
-    let here = async { race(here, guarded).await.into_inner() };
+    let here = async { race(guarded, here).await.into_inner() };
     let later = async { race(due, here).await.into_inner() };
     let not_ended = async { race(lost, later).await.into_inner() };
     race(ended, not_ended).await.into_inner()
