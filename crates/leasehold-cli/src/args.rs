@@ -197,6 +197,9 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GuardianArgs {
+    #[arg(long, value_name = "LINE")]
+    pub(crate) order: Option<String>,
+
     #[arg(value_name = "NAME")]
     pub(crate) lock: LockName,
 }

@@ -35,6 +35,9 @@ const ACTED: u8 = b'!';
 /// How many guardians there may be for one command, one after the other.
 const MOST: u8 = 4;
 
+/// How many lines a guardian may leave unanswered before it is taken for dead.
+const PATIENCE: u8 = 3;
+
 /// How long a guardian may take to leave before it is made to.
 const LEAVE: Duration = Duration::from_millis(500);
 
@@ -53,13 +56,14 @@ struct Post {
     process: Child,
     line: ChildStdin,
     answers: ChildStdout,
-    unanswered: bool,
+    /// How many lines it has not answered yet.
+    unanswered: u8,
 }
 
 impl Guardian {
     /// Starts one. It minds nothing yet.
     pub(crate) fn start(lock: &LockName) -> Result<Self, Failure> {
-        let post = Post::start(lock).map_err(|error| cannot(lock, &error.to_string()))?;
+        let post = Post::start(lock, None).map_err(|error| cannot(lock, &error.to_string()))?;
         Ok(Self { lock: lock.clone(), post: Some(post), posted: 1, acted: false })
     }
 
@@ -70,28 +74,27 @@ impl Guardian {
         runtime: &dyn Runtime,
         until: Instant,
     ) -> Result<(), Failure> {
+        self.mind(watch).await;
         loop {
-            self.mind(watch).await;
             let Some(post) = &mut self.post else { return Err(cannot(&self.lock, "each has ended at once")) };
             match before(runtime, until, post.word()).await {
                 Some(Some(_)) => return Ok(()),
-                Some(None) => self.replace(),
+                Some(None) => self.replace(watch),
                 None => return Err(cannot(&self.lock, "it did not answer before the hold ends")),
             }
         }
     }
 
-    /// Tells it the times that hold from now on. One that has not answered since the last time is replaced.
+    /// Tells it the times that hold from now on. One that has not answered for long is replaced.
     pub(crate) async fn mind(&mut self, watch: Watch) {
-        if self.post.as_ref().is_some_and(|post| post.unanswered) {
-            self.replace();
+        if self.post.as_ref().is_some_and(|post| post.unanswered >= PATIENCE) {
+            self.replace(watch);
+            return;
         }
-        while let Some(post) = &mut self.post {
-            if post.say(Order::Mind(watch)).await {
-                post.unanswered = true;
-                return;
-            }
-            self.replace();
+        if let Some(post) = &mut self.post
+            && !post.say(Order::Mind(watch)).await
+        {
+            self.replace(watch);
         }
     }
 
@@ -106,14 +109,14 @@ impl Guardian {
         }
     }
 
-    /// Puts another in its place, or says that there is none.
-    pub(crate) fn replace(&mut self) {
+    /// Puts another in its place, which knows what to mind from its start, or says that there is none.
+    pub(crate) fn replace(&mut self, watch: Watch) {
         if let Some(mut post) = self.post.take() {
             let _ = post.process.start_kill();
         }
         let why = if self.posted < MOST {
             self.posted += 1;
-            match Post::start(&self.lock) {
+            match Post::start(&self.lock, Some(watch)) {
                 Ok(post) => {
                     self.post = Some(post);
                     return;
@@ -148,18 +151,21 @@ impl Guardian {
 }
 
 impl Post {
-    fn start(lock: &LockName) -> std::io::Result<Self> {
+    fn start(lock: &LockName, watch: Option<Watch>) -> std::io::Result<Self> {
         let mut guardian = std::process::Command::new(THIS_PROGRAM);
         std::os::unix::process::CommandExt::arg0(&mut guardian, "leasehold");
+        guardian.arg("guardian").args(watch.map(|watch| format!("--order={}", Order::Mind(watch))));
         guardian
-            .args(["guardian", "--", lock.as_str()])
+            .args(["--", lock.as_str()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // It needs none, and its secrets need not lie about in one more place.
             .env_clear();
         let mut process = Command::from(guardian).spawn()?;
         match (process.stdin.take(), process.stdout.take()) {
-            (Some(line), Some(answers)) => Ok(Self { process, line, answers, unanswered: false }),
+            (Some(line), Some(answers)) => {
+                Ok(Self { process, line, answers, unanswered: u8::from(watch.is_some()) })
+            }
             _ => Err(std::io::Error::other("it has no line to it")),
         }
     }
@@ -167,6 +173,7 @@ impl Post {
     /// Says something; a line is short, and the one before was answered, so there is room for it. Says whether there is
     /// somebody to hear it.
     async fn say(&mut self, order: Order) -> bool {
+        self.unanswered += 1;
         self.line.write_all(order.to_string().as_bytes()).await.is_ok()
     }
 
@@ -178,7 +185,7 @@ impl Post {
         let mut word = [0];
         match self.answers.read(&mut word).await {
             Ok(1) => {
-                self.unanswered &= word[0] != ANSWER;
+                self.unanswered = self.unanswered.saturating_sub(u8::from(word[0] == ANSWER));
                 Some(word[0])
             }
             _ => None,

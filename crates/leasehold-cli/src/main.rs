@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 fn execute(command: &Command) -> Result<Code, Failure> {
     // Beside the command, or about to be it: neither needs anything of what follows.
     match command {
-        Command::Guardian(args) => return guardian::stand(&args.lock),
+        Command::Guardian(args) => return guardian::stand(&args.lock, args.order.as_deref()),
         Command::AtGate(args) => return gate::pass(args.way, &args.command),
         _ => {}
     }

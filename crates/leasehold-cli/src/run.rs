@@ -149,10 +149,7 @@ async fn under(
                 told_at = runtime.now();
                 guardian.mind(watch(&group)).await;
             }
-            Event::Unguarded => {
-                guardian.replace();
-                guardian.mind(watch(&group)).await;
-            }
+            Event::Unguarded => guardian.replace(watch(&group)),
             Event::Lost(loss) => break loss,
             Event::Due if runtime.now() >= guard.valid_until() - grace => break Loss::Imminent,
             Event::Due => {}

@@ -22,11 +22,12 @@ use crate::notice;
 /// How often an ending group is looked at, once leasehold is not there to do it.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Minds a command's group on behalf of the `leasehold` that has the other end of standard input.
-pub(crate) fn stand(lock: &LockName) -> Result<Code, Failure> {
+/// Minds a command's group on behalf of the `leasehold` that has the other end of standard input, and has already given
+/// this order, if it has.
+pub(crate) fn stand(lock: &LockName, order: Option<&str>) -> Result<Code, Failure> {
     let failed = |errno: Errno| Failure::machine(format!("lock {:?}: its guardian: {errno}", lock.as_str()));
     stand_apart();
-    let mut post = Post { lock, orders: Orders::open().map_err(failed)?, minded: None };
+    let mut post = Post { lock, orders: Orders::open(order).map_err(failed)?, minded: None };
     post.keep().map_err(failed)?;
     Ok(Code::SUCCESS)
 }
@@ -167,9 +168,9 @@ struct Orders {
 }
 
 impl Orders {
-    fn open() -> Result<Self, Errno> {
+    fn open(first: Option<&str>) -> Result<Self, Errno> {
         let alarm = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC)?;
-        Ok(Self { alarm, unread: Vec::new() })
+        Ok(Self { alarm, unread: first.unwrap_or_default().into() })
     }
 
     /// The next order, unless `at` comes first. What was said is heard before any time is judged by: this process, too,

@@ -106,6 +106,23 @@ fn a_guardian_that_does_not_answer_is_replaced() {
 }
 
 #[test]
+fn a_guardian_that_was_stopped_heeds_what_it_was_told_meanwhile() {
+    let stage = Stage::new();
+    let mut running = stage.start(stage.shell(&["--local", "--ttl", "2s"], "echo in; read line; echo out"));
+    assert_eq!(running.line(), "in");
+    for odd in 0..8 {
+        let guardian = guardian_of(&running);
+        kill(guardian, Signal::SIGSTOP).unwrap();
+        // Past the time it was told last, often; it has been told a later one.
+        std::thread::sleep(Duration::from_millis(930));
+        let _ = kill(guardian, Signal::SIGCONT);
+        std::thread::sleep(Duration::from_millis(50) + Duration::from_millis(37) * odd);
+    }
+    running.write("\n");
+    assert_eq!(running.outcome().ended_with(0).stdout, "out\n");
+}
+
+#[test]
 fn a_dead_guardian_is_replaced_and_the_new_one_does_as_well() {
     let stage = Stage::new();
     let served = Served::start(&stage);
@@ -116,15 +133,14 @@ fn a_dead_guardian_is_replaced_and_the_new_one_does_as_well() {
     let second = soon("another takes its place", || {
         guardians(running.pid()).into_iter().find(|&guardian| guardian != first.as_raw())
     });
-    // It says nothing, so that is all there is to see of its having been told.
-    soon("it is told what to mind", || reads_nothing(second).then_some(()));
+    soon("it is at its post", || is_posted(second).then_some(()));
     running.signal(Signal::SIGKILL);
     assert_eq!(running.line(), "cleaned up");
     assert!(is_held(&served, &key));
 }
 
-/// Whether a process waits, with nothing left to read on its standard input.
-fn reads_nothing(pid: i32) -> bool {
+/// Whether a guardian is out of reach of others, and waits.
+fn is_posted(pid: i32) -> bool {
     let waits = fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") S "));
     let named =
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "lock-guardian");
@@ -212,6 +228,22 @@ fn killed_at_any_moment_of_its_start_it_leaves_nothing_running() {
         running.status();
         soon("all of it is gone", || processes_with(&marker).is_empty().then_some(()));
     }
+}
+
+#[test]
+fn a_lock_within_a_lock_leaves_nothing_either() {
+    let stage = Stage::new();
+    let served = Served::start(&stage);
+    let inner = format!(
+        "exec {} run --endpoints {} --ttl 60s --grace 300ms inner -- sh -c \"$0\"",
+        env!("CARGO_BIN_EXE_leasehold"),
+        served.endpoint
+    );
+    let outer = ["run", "--endpoints", &served.endpoint, "--ttl", "60s", "--grace", "300ms", "outer", "--"];
+    let running = stage.start([&outer[..], &["sh", "-c", &inner, STUBBORN]].concat());
+    let pids = [running.line(), running.line(), running.line()];
+    running.signal(Signal::SIGKILL);
+    soon("the inner command is gone", || (!pids.iter().any(|pid| runs(pid))).then_some(()));
 }
 
 #[test]
