@@ -1,8 +1,16 @@
 //! What a wait says of itself with `--verbose`.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{EtcdExt, LeaseId};
+use leasehold_testbed::block_on;
 use nix::sys::signal::Signal;
 
-use crate::stage::{Running, Stage, soon};
+use crate::stage::{Running, Served, Stage, soon};
 
 /// A waiter that has entered the queue behind `before` others, holder included.
 fn waiter(stage: &Stage, before: usize) -> Running {
@@ -57,4 +65,65 @@ fn a_waiter_says_nothing_unless_asked_to() {
     let outcome = quiet.outcome().ended_with(0);
     assert!(!outcome.stderr.contains("waiting"), "{outcome:?}");
     assert_eq!(verbose.line(), "in");
+}
+
+/// An address that leads to `target`, and how many bytes were sent that way.
+fn counted(target: String) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = sent.clone();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(&target).unwrap();
+            let there = (client.try_clone().unwrap(), server.try_clone().unwrap(), counter.clone());
+            for (mut from, mut to, count) in [there, (server, client, Arc::default())] {
+                std::thread::spawn(move || {
+                    let mut chunk = [0; 4096];
+                    while let Ok(read @ 1..) = from.read(&mut chunk) {
+                        count.fetch_add(read, Ordering::SeqCst);
+                        if to.write_all(&chunk[..read]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, sent)
+}
+
+#[test]
+fn a_waiter_asks_nothing_while_nothing_happens_and_once_a_second_at_most_while_much_does() {
+    let stage = Stage::new();
+    let served = Served::start(&stage);
+    let holder = stage.start(["lock", "--endpoints", &served.endpoint, "demo"]);
+    holder.line();
+    let (endpoint, sent) = counted(served.endpoint.clone());
+    // No renewal comes in between.
+    let waiter = stage.start(["run", "--verbose", "--ttl", "300s", "--endpoints", &endpoint, "demo", "true"]);
+    soon("it waits", || waiter.said().contains("place 1 in the queue").then_some(()));
+    // The look that follows the watch's beginning.
+    std::thread::sleep(Duration::from_millis(1500));
+    let before = sent.load(Ordering::SeqCst);
+    std::thread::sleep(Duration::from_secs(2));
+    let in_silence = sent.load(Ordering::SeqCst) - before;
+    assert!(in_silence < 100, "{in_silence} bytes");
+
+    let started = Instant::now();
+    let comings_and_goings = block_on(async {
+        let etcd = served.etcd();
+        let mut count = 0;
+        while started.elapsed() < Duration::from_secs(3) {
+            etcd.put("demo/other", "", LeaseId::NONE).await.unwrap();
+            etcd.delete("demo/other").await.unwrap();
+            count += 1;
+        }
+        count
+    });
+    let in_turmoil = sent.load(Ordering::SeqCst) - before - in_silence;
+    assert!(comings_and_goings > 100, "{comings_and_goings}");
+    // A look takes about a hundred.
+    assert!(in_turmoil > 100 && in_turmoil < 1500, "{in_turmoil} bytes for {comings_and_goings}");
 }
