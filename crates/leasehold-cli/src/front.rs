@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::exit::{Code, Failure};
 use crate::guardian::THIS_PROGRAM;
 use crate::signals::Signals;
+use crate::terminal::stop_here;
 
 /// Stands before a leasehold with the same arguments, until that ends.
 pub(crate) async fn stand(lock: &LockName) -> Result<Code, Failure> {
@@ -39,7 +40,7 @@ pub(crate) async fn stand(lock: &LockName) -> Result<Code, Failure> {
         let stopped = waitid(Id::Pid(id), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
         if matches!(stopped, Ok(WaitStatus::Stopped(..))) {
             // It has stopped itself while it waited for the lock, or somebody has stopped it: so is the job.
-            let _ = kill(getpid(), Signal::SIGSTOP);
+            stop_here();
         }
         if let futures_util::future::Either::Left(signal) = race(signals.next(), children.recv()).await {
             let _ = kill(id, signal);
