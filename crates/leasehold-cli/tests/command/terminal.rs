@@ -191,18 +191,28 @@ fn a_signal_to_the_process_that_the_shell_knows_reaches_the_command_once() {
 }
 
 #[test]
-fn killed_at_a_terminal_it_does_not_leave_its_command_behind() {
-    let stage = Stage::new();
-    let marker = stage.path("marker").display().to_string();
-    let scene = format!(
-        "LEASEHOLD run --local --ttl 60s demo -- sh -c 'echo ready; while :; do sleep 0.05; done' {marker}\necho \"code $?\"\nsleep 1000\n"
-    );
-    let Some(running) = at_terminal(&stage, &scene) else { return };
-    while running.line().trim() != "ready" {}
-    let all = processes_with(&marker);
-    // The first of them is the one that the shell knows.
-    let front = all.iter().min().copied().unwrap();
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(front), nix::sys::signal::Signal::SIGKILL).unwrap();
-    assert_eq!(word(&running, "code"), "137");
-    soon("nothing of it is left", || processes_with(&marker).is_empty().then_some(()));
+fn killed_at_a_terminal_in_either_process_it_does_not_leave_its_command_behind() {
+    for behind in [false, true] {
+        let stage = Stage::new();
+        let marker = stage.path("marker").display().to_string();
+        let scene = format!(
+            "LEASEHOLD run --local --ttl 60s demo -- sh -c 'echo ready; while :; do sleep 0.05; done' {marker}\n\
+             echo \"code $?\"\nsleep 1000\n"
+        );
+        let Some(running) = at_terminal(&stage, &scene) else { return };
+        while running.line().trim() != "ready" {}
+        let proper = processes_with(&format!("--front {}", front_of(&marker)));
+        let killed = if behind { proper[0] } else { front_of(&marker) };
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(killed), nix::sys::signal::Signal::SIGKILL)
+            .unwrap();
+        assert_eq!(word(&running, "code"), "137");
+        soon("nothing of it is left", || processes_with(&marker).is_empty().then_some(()));
+    }
+}
+
+/// The process that the shell knows, which is the parent of the other that has these words.
+fn front_of(words: &str) -> i32 {
+    let all = processes_with(words);
+    let of = |pid: &&i32| !processes_with(&format!("--front {pid}")).is_empty();
+    *all.iter().find(of).unwrap()
 }
