@@ -12,6 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use leasehold::{LockName, Ttl};
 
+use crate::access::{Access, SECRET};
 use crate::duration::Span;
 use crate::exit::{Code, Failure, TABLE};
 
@@ -126,15 +127,8 @@ pub(crate) struct LockArgs {
 /// Which etcd, and how a lock is taken there.
 #[derive(Debug, Args)]
 pub(crate) struct Taking {
-    /// The etcd members' addresses, separated by commas: host:port, http://host:port or unix:///path
-    /// [env: ETCDCTL_ENDPOINTS]
-    #[arg(long, value_name = "LIST", conflicts_with = "local")]
-    pub(crate) endpoints: Vec<String>,
-
-    /// Use an etcd that starts by itself, one for each user: such a lock excludes only this user on this machine
-    /// [env: LEASEHOLD_LOCAL=1]
-    #[arg(long)]
-    pub(crate) local: bool,
+    #[command(flatten)]
+    pub(crate) access: Access,
 
     /// How long the lock outlives a holder that dies: 2s to 300s
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = ttl, allow_hyphen_values = true)]
@@ -151,11 +145,6 @@ pub(crate) struct Taking {
     /// The exit code for a lock that is not acquired (flock has 1)
     #[arg(short = 'E', long, value_name = "N", default_value_t = Code::NOT_ACQUIRED.get(), allow_hyphen_values = true)]
     pub(crate) conflict_exit_code: u8,
-
-    /// How long etcd may take to answer at the start
-    #[arg(long, value_name = "DURATION", default_value_t = Span::seconds(5), value_parser = connect_timeout,
-        allow_hyphen_values = true)]
-    pub(crate) connect_timeout: Span,
 
     /// Tell on standard error what happens
     #[arg(long)]
@@ -227,12 +216,6 @@ fn ttl(text: &str) -> Result<Ttl, String> {
     Ttl::new(ttl).map_err(|error| error.to_string())
 }
 
-fn connect_timeout(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse()?;
-    let bounds = Duration::from_millis(10)..=Duration::from_secs(600);
-    if bounds.contains(&span.0) { Ok(span) } else { Err(format!("{text:?} is not from 10ms to 600s")) }
-}
-
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     named.as_deref().unwrap_or(text).parse().map_err(|_| {
@@ -243,7 +226,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 /// What came of reading the arguments.
 #[derive(Debug)]
 pub(crate) enum Parsed {
-    Command(Command),
+    Command(Box<Command>),
     /// Help or the version was asked for, and printed.
     Told(Code),
     Failure(Failure),
@@ -257,7 +240,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Parsed {
                 Command::Run(args) => args.check(),
                 _ => Ok(()),
             };
-            return checked.map_or_else(Parsed::Failure, |()| Parsed::Command(command));
+            return checked.map_or_else(Parsed::Failure, |()| Parsed::Command(Box::new(command)));
         }
         Err(error) => error,
     };
@@ -271,12 +254,25 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Parsed {
             Parsed::Told(Code::USAGE)
         }
         ErrorKind::InvalidUtf8 => {
-            let typed = args.iter().filter(|arg| arg.to_str().is_none()).map(|arg| format!("{arg:?}"));
+            let shown = shown(&args);
+            let typed = shown.filter(|arg| arg.to_str().is_none()).map(|arg| format!("{arg:?}"));
             let typed = typed.collect::<Vec<_>>().join(" ");
             Parsed::Failure(Failure::usage(format!("an option's value is not UTF-8, among {typed}")))
         }
         _ => Parsed::Failure(Failure::usage(one_line(&error))),
     }
+}
+
+/// The arguments that may be shown: not those that may be a password.
+fn shown(args: &[OsString]) -> impl Iterator<Item = &OsString> {
+    let is_secret = |at: usize, arg: &OsString| {
+        let before = at.checked_sub(1).and_then(|before| args.get(before));
+        SECRET.iter().any(|option| {
+            let along = arg.as_encoded_bytes().strip_prefix(option.as_bytes());
+            along.is_some_and(|rest| rest.starts_with(b"=")) || before.is_some_and(|before| before == option)
+        })
+    };
+    args.iter().enumerate().filter(move |(at, arg)| !is_secret(*at, arg)).map(|(_, arg)| arg)
 }
 
 /// clap's many lines as one. What was typed comes only in quotes and escaped, since it may hold anything.
@@ -320,7 +316,10 @@ mod tests {
 
     fn run(line: &[&str]) -> RunArgs {
         match parsed(line) {
-            Parsed::Command(Command::Run(args)) => args,
+            Parsed::Command(command) => match *command {
+                Command::Run(args) => args,
+                other => panic!("{line:?}: {other:?}"),
+            },
             other => panic!("{line:?}: {other:?}"),
         }
     }

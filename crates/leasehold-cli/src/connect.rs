@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, pending};
-use leasehold::etcd::{Endpoint, Etcd, RemoteOptions};
+use leasehold::etcd::Endpoint;
 use leasehold::runtime::{Instant, Runtime, SystemRuntime};
 use leasehold::{Error, LockName, Session};
 
+use crate::access::Settled;
 use crate::args::Taking;
 use crate::duration::Span;
 use crate::exit::{Code, Failure};
@@ -43,10 +44,10 @@ impl Connection {
         signals: &mut Signals,
         steps: Steps,
     ) -> Result<Self, Failure> {
-        let site = Site::choose(taking)?;
+        let settled = taking.access.settle()?;
         let what = format!("lock {:?}", name.as_str());
         let runtime = SystemRuntime::shared().map_err(|error| Failure::of_library(&what, &error))?;
-        let mut opening = Box::pin(Self::open_on(site, taking, &what, program, runtime.clone(), steps));
+        let mut opening = Box::pin(Self::open_on(&settled, taking, &what, program, runtime.clone(), steps));
         match race(&mut opening, signals.end()).await {
             Either::Left(opened) => opened,
             Either::Right(signal) => {
@@ -59,7 +60,7 @@ impl Connection {
     }
 
     async fn open_on(
-        site: Site,
+        settled: &Settled,
         taking: &Taking,
         what: &str,
         program: String,
@@ -67,10 +68,10 @@ impl Connection {
         steps: Steps,
     ) -> Result<Self, Failure> {
         let started = runtime.now();
-        let until = started + taking.connect_timeout.0;
-        let opening = Opening { taking, what, program, runtime: runtime.clone(), until };
-        let (shown, session, local) = match site {
-            Site::Endpoints(endpoints) => (shown(&endpoints), opening.session(endpoints).await?, None),
+        let until = started + taking.access.connect_timeout.0;
+        let opening = Opening { settled, taking, what, program, runtime: runtime.clone(), until };
+        let (shown, session, local) = match &settled.site {
+            Site::Endpoints(endpoints) => (shown(endpoints), opening.session(endpoints.clone()).await?, None),
             Site::Local => {
                 let (endpoint, session, membership) = opening.local_session().await?;
                 (endpoint.to_string(), session, Some(membership))
@@ -132,6 +133,7 @@ impl Connection {
 
 /// A session about to be opened.
 struct Opening<'a> {
+    settled: &'a Settled,
     taking: &'a Taking,
     what: &'a str,
     program: String,
@@ -165,11 +167,8 @@ impl Opening<'_> {
 
     async fn session(&self, endpoints: Vec<Endpoint>) -> Result<Session, Failure> {
         let failed = |error: &Error| Failure::of_library(self.what, error);
-        let (shown, waited) = (shown(&endpoints), self.taking.connect_timeout);
-        let etcd = RemoteOptions::new(endpoints)
-            .and_then(|options| options.call_timeout(waited.0).open())
-            .map_err(|error| failed(&error))?;
-        let etcd: Arc<dyn Etcd> = Arc::new(etcd);
+        let (shown, waited) = (shown(&endpoints), self.taking.access.connect_timeout);
+        let etcd = self.settled.client(endpoints, self.what)?;
         let opening = Session::builder(etcd).ttl(self.taking.ttl).program(&self.program).open();
         match before(&*self.runtime, self.until + SLACK, opening).await {
             Some(Ok(session)) => Ok(session),

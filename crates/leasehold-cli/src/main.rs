@@ -3,7 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `args`, `duration`, `exit` | what is typed, and what comes back: options, durations, exit codes |
-//! | `site`, `connect`, `local` | which etcd, the session on it, and the one that starts by itself |
+//! | `access`, `site` | which etcd, as whom, and by what certificates |
+//! | `connect`, `local` | the session on it, and the etcd that starts by itself |
 //! | `acquire`, `waiting` | getting the lock; telling whom the wait is for |
 //! | `run`, `lock` | running a command under it; holding it |
 //! | `child`, `signals`, `terminal` | the command's process group, what is forwarded to it, who owns the terminal |
@@ -19,6 +20,7 @@
 #[cfg(not(unix))]
 compile_error!("leasehold minds process groups and signals, which only Unix has");
 
+mod access;
 mod acquire;
 mod args;
 mod child;
@@ -72,8 +74,10 @@ fn execute(command: &Command) -> Result<Code, Failure> {
         .map_err(|error| Failure::machine(format!("cannot start: {error}")))?;
     let outcome = runtime.block_on(async {
         match command {
-            Command::Run(args) => run::run(args).await,
-            Command::Lock(args) => lock::lock(args).await,
+            Command::Run(args) => run::run(args).await.map_err(|failure| args.taking.access.advise(failure)),
+            Command::Lock(args) => {
+                lock::lock(args).await.map_err(|failure| args.taking.access.advise(failure))
+            }
             Command::Serve(args) => serve::serve(args).await,
             Command::Guardian(_) | Command::AtGate(_) => Ok(Code::SUCCESS),
         }

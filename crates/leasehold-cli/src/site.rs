@@ -2,7 +2,6 @@
 
 use leasehold::etcd::Endpoint;
 
-use crate::args::Taking;
 use crate::exit::Failure;
 
 /// The etcd to use.
@@ -12,24 +11,13 @@ pub(crate) enum Site {
     Local,
 }
 
-const ENDPOINTS: &str = "ETCDCTL_ENDPOINTS";
-const LOCAL: &str = "LEASEHOLD_LOCAL";
+pub(crate) const ENDPOINTS: &str = "ETCDCTL_ENDPOINTS";
+pub(crate) const LOCAL: &str = "LEASEHOLD_LOCAL";
 
 impl Site {
-    /// What the options and the environment say.
-    pub(crate) fn choose(taking: &Taking) -> Result<Self, Failure> {
-        let variable = |name| match std::env::var(name) {
-            Ok(value) => Ok(Some(value)),
-            Err(std::env::VarError::NotPresent) => Ok(None),
-            Err(error) => Err(Failure::usage(format!("{name}: {error}"))),
-        };
-        let (endpoints, local) = (variable(ENDPOINTS)?, variable(LOCAL)?);
-        Self::among(&taking.endpoints, taking.local, endpoints.as_deref(), local.as_deref())
-    }
-
     /// Options win over variables. Two variables that contradict each other are refused: a lock must never quietly be
     /// another than the one meant.
-    fn among(
+    pub(crate) fn choose(
         endpoints: &[String],
         local: bool,
         endpoints_variable: Option<&str>,
@@ -82,7 +70,7 @@ mod tests {
         local_variable: Option<&str>,
     ) -> Result<String, String> {
         let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
-        match Site::among(&endpoints, local, endpoints_variable, local_variable) {
+        match Site::choose(&endpoints, local, endpoints_variable, local_variable) {
             Ok(Site::Local) => Ok("local".into()),
             Ok(Site::Endpoints(list)) => {
                 Ok(list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))

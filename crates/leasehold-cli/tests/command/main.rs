@@ -9,6 +9,7 @@
     reason = "tests of processes, in real time"
 )]
 
+mod access;
 mod crowd;
 mod field;
 mod guardian;
