@@ -43,6 +43,7 @@
 //! | the smallest lock: one key, one token | [`DistributedLock`] |
 //! | leases, shutdown | [`Session`] |
 //! | what one holds | [`Guard`], [`Lost`], [`LossCause`], [`FencingToken`] |
+//! | who holds what, and who waits | [`survey`] |
 //! | backends | [`etcd`]: [`Embedded`], `Remote`, [`Prefixed`] |
 //! | time, tasks and chance, for simulation | [`runtime`] |
 //!
@@ -64,6 +65,7 @@ mod name;
 mod queue;
 pub mod runtime;
 mod session;
+pub mod survey;
 mod turn;
 
 pub use distributed_lock::DistributedLock;

@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::Either;
 use leasehold_mvcc::{
-    Code, Compare, CompareResult, CompareTarget, Key, KeyValue, PutRequest, RangeAnswer, RangeRequest,
-    Revision, SortOrder, SortTarget, Txn, TxnAnswer, TxnOpAnswer,
+    Code, Compare, CompareResult, CompareTarget, KeyValue, PutRequest, RangeAnswer, RangeRequest, Revision,
+    SortOrder, SortTarget, Txn, TxnAnswer, TxnOpAnswer,
 };
 
 pub(crate) use entry::Author;
@@ -27,13 +27,11 @@ use crate::hold::{Guard, LossCause};
 use crate::lease::Lease;
 use crate::name::LockName;
 use crate::runtime::{Backoff, race};
+use crate::survey;
 use wait::Wait;
 
 /// How many entries one look reads at first.
 const PAGE: i64 = 16;
-
-/// How many entries one page of a list holds: small enough for any client's message limit.
-const LIST_PAGE: i64 = 1000;
 
 /// The delays between the tries of one step.
 fn backoff() -> Backoff {
@@ -315,26 +313,18 @@ pub(crate) async fn first(etcd: &dyn Etcd, name: &LockName) -> Result<Option<Ent
 
 /// A lock's whole queue as of one revision, holder first.
 pub(crate) async fn entries(etcd: &dyn Etcd, name: &LockName) -> Result<Vec<Entry>> {
-    let mut range = name.queue();
-    let mut as_of = Revision::ZERO;
+    let mut tries = survey::Tries::default();
     let mut entries = Vec::new();
     loop {
-        let request =
-            RangeRequest { revision: as_of, ..RangeRequest::range(range.clone()).limited(LIST_PAGE) };
-        let page = match etcd.range(request).await {
-            Err(error) if error.refusal().is_some_and(|no| no.code == Code::OutOfRange) => {
-                // Compacted between two pages: begin again, at a revision that is there.
-                (range, as_of) = (name.queue(), Revision::ZERO);
-                entries.clear();
-                continue;
+        let mut take = |kv: KeyValue| {
+            if name.owns(&kv.key) {
+                entries.push(Entry::read(&kv));
             }
-            page => page?,
         };
-        as_of = if as_of.is_zero() { page.header.revision } else { as_of };
-        entries.extend(page.kvs.iter().filter(|kv| name.owns(&kv.key)).map(Entry::read));
-        match page.kvs.last() {
-            Some(last) if page.more => range.start = Key::from([last.key.as_bytes(), b"\0"].concat()),
-            _ => break,
+        match survey::read(etcd, name.queue(), Revision::ZERO, &mut take).await {
+            Ok(_) => break,
+            Err(error) if tries.again(&error) => entries.clear(),
+            Err(error) => return Err(error),
         }
     }
     entries.sort_by_key(|entry| entry.create_revision);

@@ -64,6 +64,10 @@ fn every_public_future_crosses_threads(
     send(mutex.try_lock());
     send(mutex.holder());
     send(mutex.queue());
+    send(leasehold::survey::locks(etcd, ""));
+    send(leasehold::survey::lock(etcd, mutex.name()));
+    send(leasehold::survey::life(etcd, Default::default()));
+    send(leasehold::survey::lives(etcd, [Default::default()]));
     send(lock.try_lock());
     send(lock.lock());
     send(lock.unlock());

@@ -7,6 +7,7 @@ use leasehold_mvcc::{Answer, Command};
 
 use super::auth::{self, Pass, Refusals};
 use super::pin::{Pin, Trial};
+use super::verdict::is_answer_too_large;
 use super::{Endpoint, Inner, Lane, WireError};
 use crate::error::{Error, Result};
 use crate::runtime::{Backoff, Instant, Runtime, before};
@@ -168,7 +169,8 @@ impl<'a> Round<'a> {
         Err(self.unavailable())
     }
 
-    /// Why asking again is of no use: none of the endpoints is an etcd, or to be trusted.
+    /// Why asking again is of no use: none of the endpoints is an etcd, or to be trusted, or the answer is too large to
+    /// carry, whoever gives it.
     fn hopeless(&self) -> Option<Error> {
         let endpoint = || self.pin.names();
         let mut verdict = None;
@@ -179,6 +181,13 @@ impl<'a> Round<'a> {
                 }
                 Some(WireError::NotEtcd { why, .. }) => {
                     Error::Protocol { endpoint: endpoint(), why: why.clone() }
+                }
+                Some(WireError::OutcomeUnknown { cause }) if is_answer_too_large(cause) => {
+                    Error::OutcomeUnknown {
+                        operation: self.operation,
+                        endpoint: endpoint(),
+                        cause: cause.clone(),
+                    }
                 }
                 _ => return None,
             });

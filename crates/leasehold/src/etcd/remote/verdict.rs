@@ -34,6 +34,11 @@ const UNREAD: &[&str] =
 const ANSWER_LOST: &[&str] =
     &["grpc: trying to send message larger than max", "Error, decoded message length too large"];
 
+/// Whether it was the size of the answer that was in the way: asked again, it is as large.
+pub(super) fn is_answer_too_large(cause: &str) -> bool {
+    ANSWER_LOST.iter().any(|known| cause.starts_with(known))
+}
+
 /// Judges a status that came instead of an answer.
 pub(super) fn judge(status: StoreError) -> WireError {
     let StoreError { code, message } = &status;
@@ -66,7 +71,7 @@ pub(super) fn judge(status: StoreError) -> WireError {
         | Code::FailedPrecondition
         | Code::Unimplemented => true,
         Code::Unauthenticated => return WireError::Unauthorized(status),
-        Code::OutOfRange => !ANSWER_LOST.iter().any(|known| message.starts_with(known)),
+        Code::OutOfRange => !is_answer_too_large(message),
         // "database space exceeded" and a corrupt store are found when the request is applied; other limits and
         // losses can be a middleman's.
         Code::ResourceExhausted | Code::DataLoss => message.starts_with("etcdserver: "),
