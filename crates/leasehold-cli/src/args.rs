@@ -37,6 +37,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Takes a lock, prints its key and its token, and holds it until INT or TERM.
     Lock(LockArgs),
+    /// Lists the locks that are held: by whom, since when, and how many wait.
+    Ls(LsArgs),
+    /// Shows one lock: who holds it, who waits, and what else lies among its keys.
+    Show(ShowArgs),
     /// Serves an embedded etcd, in memory, until INT or TERM.
     Serve(ServeArgs),
     /// Ends the command of a `leasehold run` that cannot.
@@ -118,6 +122,41 @@ pub(crate) struct LockArgs {
     /// Release the lock when standard input ends, too: with the terminal, connection or parent that held it open
     #[arg(long)]
     pub(crate) until_eof: bool,
+
+    /// The lock: 1 to 512 bytes without control characters
+    #[arg(value_name = "NAME", value_parser = lock_name())]
+    pub(crate) name: LockName,
+}
+
+const LS_HELP: &str = "\
+A lock is listed if somebody holds it, whatever client took it: leasehold, etcdctl, Go's concurrency package, etcd's own lock \
+service. etcd keeps nothing of a lock that nobody holds. SINCE is when the holder began to wait for it, on its own machine's \
+clock; LEASE is how long the lock outlives its holder, and begins anew at each renewal.";
+
+#[derive(Debug, Args)]
+#[command(after_help = TABLE, after_long_help = [LS_HELP, "\n\n", TABLE].concat())]
+pub(crate) struct LsArgs {
+    #[command(flatten)]
+    pub(crate) access: Access,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Only the locks whose names begin with this
+    #[arg(value_name = "PREFIX", default_value = "")]
+    pub(crate) prefix: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = TABLE)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) access: Access,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 
     /// The lock: 1 to 512 bytes without control characters
     #[arg(value_name = "NAME", value_parser = lock_name())]

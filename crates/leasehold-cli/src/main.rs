@@ -10,6 +10,9 @@
 //! | `child`, `signals`, `terminal` | the command's process group, what is forwarded to it, who owns the terminal |
 //! | `front` | what the shell stops at a terminal, while the lock is kept |
 //! | `guardian`, `gate` | who ends the command if this process cannot, and what keeps it from beginning unguarded |
+//! | `visit` | etcd asked without a session |
+//! | `ls`, `show` | who holds which lock, and who waits |
+//! | `sight`, `table`, `moment` | how that is told |
 //! | `serve`, `floor` | the embedded etcd in the foreground, and the revisions it must not give out twice |
 
 #![allow(
@@ -33,12 +36,18 @@ mod gate;
 mod guardian;
 mod local;
 mod lock;
+mod ls;
+mod moment;
 mod notice;
 mod run;
 mod serve;
+mod show;
+mod sight;
 mod signals;
 mod site;
+mod table;
 mod terminal;
+mod visit;
 mod waiting;
 
 use std::process::ExitCode;
@@ -78,6 +87,8 @@ fn execute(command: &Command) -> Result<Code, Failure> {
             Command::Lock(args) => {
                 lock::lock(args).await.map_err(|failure| args.taking.access.advise(failure))
             }
+            Command::Ls(args) => ls::ls(args).await.map_err(|failure| args.access.advise(failure)),
+            Command::Show(args) => show::show(args).await.map_err(|failure| args.access.advise(failure)),
             Command::Serve(args) => serve::serve(args).await,
             Command::Guardian(_) | Command::AtGate(_) => Ok(Code::SUCCESS),
         }

@@ -114,6 +114,27 @@ fn whoever_may_not_is_told_so_in_one_line_and_leaves_nothing() {
     }
 }
 
+#[test]
+fn whoever_may_read_may_look_at_what_is_below_and_nothing_else() {
+    for version in Version::ALL {
+        let Some(etcd) = RealEtcd::start(version, Options::default()) else { continue };
+        let (stage, at) = (Stage::new(), etcd.endpoint());
+        with_users(&etcd.gateway());
+        let holder = stage.start(["lock", "--endpoints", &at, "--user", "worker:hunter2", "jobs/a"]);
+        holder.line();
+        let reader = |args: &[&str]| {
+            let access = ["--endpoints", &at, "--user", "reader:hunter2"];
+            stage.run([args, &access].concat())
+        };
+        for args in [&["ls", "jobs/"][..], &["show", "jobs/a"]] {
+            let told = reader(args).ended_with(0).stdout;
+            assert!(told.contains("leasehold lock") && told.contains("s of 15s"), "{version:?}: {told}");
+        }
+        refused(reader(&["ls"]), 77, &["the list of locks", "the role of --user \"reader\""]);
+        refused(reader(&["show", "elsewhere"]), 77, &["elsewhere", "the role of --user \"reader\""]);
+    }
+}
+
 /// Files for options that name some.
 struct Files<'a>(&'a Stage);
 

@@ -15,6 +15,7 @@ mod field;
 mod guardian;
 mod holding;
 mod local;
+mod looking;
 mod loss;
 mod peers;
 mod refusals;
