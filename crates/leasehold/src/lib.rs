@@ -44,6 +44,7 @@
 //! | leases, shutdown | [`Session`] |
 //! | what one holds | [`Guard`], [`Lost`], [`LossCause`], [`FencingToken`] |
 //! | who holds what, and who waits | [`survey`] |
+//! | taking a lock from whoever has it | [`eviction`] |
 //! | backends | [`etcd`]: [`Embedded`], `Remote`, [`Prefixed`] |
 //! | time, tasks and chance, for simulation | [`runtime`] |
 //!
@@ -57,6 +58,7 @@
 mod distributed_lock;
 mod error;
 pub mod etcd;
+pub mod eviction;
 mod exclusive;
 mod hold;
 mod lease;

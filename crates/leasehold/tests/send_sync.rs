@@ -54,6 +54,7 @@ fn every_public_future_crosses_threads(
     lock: &DistributedLock,
     lost: &Lost,
     guard: Guard,
+    entry: &leasehold::Entry,
 ) {
     fn send<T: Send>(_: T) {}
     send(Session::open(etcd.clone()));
@@ -64,6 +65,8 @@ fn every_public_future_crosses_threads(
     send(mutex.try_lock());
     send(mutex.holder());
     send(mutex.queue());
+    send(leasehold::eviction::gone(etcd, entry));
+    send(leasehold::eviction::evict(etcd, entry));
     send(leasehold::survey::locks(etcd, ""));
     send(leasehold::survey::lock(etcd, mutex.name()));
     send(leasehold::survey::life(etcd, Default::default()));
