@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Ls(LsArgs),
     /// Shows one lock: who holds it, who waits, and what else lies among its keys.
     Show(ShowArgs),
+    /// Takes a lock from whoever holds it: gives the holder time to go, then removes its entry.
+    Break(BreakArgs),
     /// Serves an embedded etcd, in memory, until INT or TERM.
     Serve(ServeArgs),
     /// Ends the command of a `leasehold run` that cannot.
@@ -157,6 +159,45 @@ pub(crate) struct ShowArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// The lock: 1 to 512 bytes without control characters
+    #[arg(value_name = "NAME", value_parser = lock_name())]
+    pub(crate) name: LockName,
+}
+
+const BREAK_HELP: &str = "\
+It says who holds the lock, on which machine and as which process: ask that one to end, etcd cannot. If the holder goes within \
+--wait, that is all. If not, its entry is removed, exactly the one that was seen and no other's, and the next in the queue has \
+the lock at once.
+
+A holder that still lives is not stopped by that. `leasehold run` and `leasehold lock` learn of it at once and end, with code \
+123; etcdctl and clients of Go's package do not notice. Only the fencing token protects what they write on.
+
+On standard output stands what was freed: `gone KEY` if the holder went by itself, `broken KEY` if not, and nothing if nobody \
+held the lock; each is a success.";
+
+#[derive(Debug, Args)]
+#[command(after_help = TABLE, after_long_help = [BREAK_HELP, "\n\n", TABLE].concat())]
+pub(crate) struct BreakArgs {
+    #[command(flatten)]
+    pub(crate) access: Access,
+
+    /// How long the holder has to go by itself; 0s for not at all
+    #[arg(short, long, value_name = "DURATION", default_value_t = Span::seconds(10), allow_hyphen_values = true)]
+    pub(crate) wait: Span,
+
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Revoke the holder's lease, too: all its other locks on the same lease go along
+    #[arg(long)]
+    pub(crate) revoke_lease: bool,
+
+    /// Break also what is no lock's entry by its form: a key of another kind that stands first, or else the key NAME itself, the
+    /// lock of a DistributedLock
+    #[arg(long)]
+    pub(crate) foreign: bool,
 
     /// The lock: 1 to 512 bytes without control characters
     #[arg(value_name = "NAME", value_parser = lock_name())]

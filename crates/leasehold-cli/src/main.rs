@@ -12,6 +12,7 @@
 //! | `guardian`, `gate` | who ends the command if this process cannot, and what keeps it from beginning unguarded |
 //! | `visit` | etcd asked without a session |
 //! | `ls`, `show` | who holds which lock, and who waits |
+//! | `breaking` | a lock taken from whoever has it |
 //! | `sight`, `table`, `moment` | how that is told |
 //! | `serve`, `floor` | the embedded etcd in the foreground, and the revisions it must not give out twice |
 
@@ -26,6 +27,7 @@ compile_error!("leasehold minds process groups and signals, which only Unix has"
 mod access;
 mod acquire;
 mod args;
+mod breaking;
 mod child;
 mod connect;
 mod duration;
@@ -89,6 +91,9 @@ fn execute(command: &Command) -> Result<Code, Failure> {
             }
             Command::Ls(args) => ls::ls(args).await.map_err(|failure| args.access.advise(failure)),
             Command::Show(args) => show::show(args).await.map_err(|failure| args.access.advise(failure)),
+            Command::Break(args) => {
+                breaking::break_lock(args).await.map_err(|failure| args.access.advise(failure))
+            }
             Command::Serve(args) => serve::serve(args).await,
             Command::Guardian(_) | Command::AtGate(_) => Ok(Code::SUCCESS),
         }

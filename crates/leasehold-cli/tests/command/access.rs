@@ -130,6 +130,11 @@ fn whoever_may_read_may_look_at_what_is_below_and_nothing_else() {
             let told = reader(args).ended_with(0).stdout;
             assert!(told.contains("leasehold lock") && told.contains("s of 15s"), "{version:?}: {told}");
         }
+        // To look is permitted, to break is not.
+        let broken = reader(&["break", "--force", "--wait", "0s", "jobs/a"]).ended_with(77);
+        let last = broken.stderr.lines().last().unwrap();
+        assert!(last.contains("jobs/a") && last.contains("the role of --user \"reader\""), "{broken:?}");
+        assert!(reader(&["show", "jobs/a"]).stdout.contains("holds  leasehold lock"));
         refused(reader(&["ls"]), 77, &["the list of locks", "the role of --user \"reader\""]);
         refused(reader(&["show", "elsewhere"]), 77, &["elsewhere", "the role of --user \"reader\""]);
     }

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod breaking;
 mod crowd;
 mod field;
 mod guardian;
