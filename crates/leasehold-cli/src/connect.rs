@@ -149,7 +149,11 @@ impl Opening<'_> {
         loop {
             let (endpoint, mut membership) = local::join(runtime, self.until, self.what).await?;
             let opened = match race(membership.server_gone(), self.session(vec![endpoint.clone()])).await {
-                Either::Left(()) => continue,
+                Either::Left(()) if runtime.now() < self.until => continue,
+                Either::Left(()) => {
+                    let why = format!("{}: the etcd of --local ends again and again", self.what);
+                    return Err(Failure::new(Code::UNREACHABLE, why));
+                }
                 Either::Right(opened) => opened,
             };
             match opened {

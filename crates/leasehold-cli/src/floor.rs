@@ -97,7 +97,11 @@ impl Floor {
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Failure {
-    Failure::machine(format!("the revision floor {}: {error}", path.display()))
+    let what_to_do = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space there",
+        _ => "",
+    };
+    Failure::machine(format!("the revision floor {}: {error}{what_to_do}", path.display()))
 }
 
 /// Replaces the floor by one step that is either whole or not there, and safe on disk when this returns. Servers that
@@ -210,6 +214,31 @@ mod tests {
         let floor = Floor::reserve(&folder.path().join("floor")).unwrap();
         assert!(floor.first().get() > 1_700_000_000_000);
         assert!(floor.first().get() < 1 << 47, "a token has 48 bits for the revision");
+    }
+
+    /// Without a floor on disk it goes on as long as what was reserved lasts, and not a revision longer.
+    #[test]
+    fn an_etcd_whose_floor_cannot_be_raised_any_more_ends_before_it_reaches_it() {
+        let folder = Scratch::new("floor");
+        let path = folder.path().join("gone/floor");
+        fs::create_dir(folder.path().join("gone")).unwrap();
+        leasehold_testbed::block_on(async {
+            for (left, ends) in [(STEP / 4 - 1, true), (STEP / 4 + 1, false)] {
+                let mut floor = Floor::reserve_from(&path, 1).unwrap();
+                let first_revision = Revision::new(floor.ceiling - left);
+                let store = leasehold::mvcc::StoreOptions { first_revision, ..Default::default() };
+                let runtime = leasehold::runtime::SystemRuntime::shared().unwrap();
+                let etcd = Embedded::new(runtime.clone(), leasehold::etcd::EmbeddedOptions { store });
+                fs::remove_dir_all(folder.path().join("gone")).unwrap();
+                let until = leasehold::runtime::Runtime::now(&*runtime) + LOOK * 2;
+                let failure = leasehold::runtime::before(&*runtime, until, floor.keep(&etcd)).await;
+                assert_eq!(
+                    failure.map(|failure| failure.message.contains("gone/floor")),
+                    ends.then_some(true)
+                );
+                fs::create_dir(folder.path().join("gone")).unwrap();
+            }
+        });
     }
 
     #[test]

@@ -75,12 +75,28 @@ pub(crate) async fn join(
         };
         // Whoever can connect while holding this lock has a server that stays.
         if UnixStream::connect(folder.socket()).is_ok() {
-            let gone = watch(&folder)?;
-            return Ok((endpoint, Membership { _user: user, gone }));
+            if is_alive(&folder)? {
+                let gone = watch(&folder)?;
+                return Ok((endpoint, Membership { _user: user, gone }));
+            }
+            drop(user);
+            if runtime.now() >= until {
+                let socket = folder.socket();
+                let how = format!("something else listens at {}; end that, or remove it", socket.display());
+                return Err(late(&folder, what, &how));
+            }
+            runtime.sleep_until(runtime.now() + TRY * 10).await;
+            continue;
         }
         drop(user);
         start(&folder, runtime, until, what).await?;
     }
+}
+
+/// Whether there is a server. A socket that takes connections is not enough: one that has just been killed may still do so,
+/// and so may something that is no server of ours.
+fn is_alive(folder: &Folder) -> Result<bool, Failure> {
+    Ok(folder.lock("alive.lock", FlockArg::LockSharedNonblock)?.is_none())
 }
 
 /// Starts a server, or waits for one that another command is starting.
@@ -113,7 +129,14 @@ async fn start(folder: &Folder, runtime: &dyn Runtime, until: Instant, what: &st
     match said.trim() {
         READY => Ok(()),
         "" => Err(late(folder, what, "it ended without a word")),
-        refusal => Err(Failure::new(Code::UNREACHABLE, format!("{what}: the etcd of --local: {refusal}"))),
+        refusal => {
+            let refusal = format!("{what}: the etcd of --local: {refusal}");
+            // It ends right after these words, and its code says whose fault it was.
+            let ended = before(runtime, until, server.wait()).await.and_then(Result::ok);
+            let code = ended.map_or(Code::UNREACHABLE, Code::of_status);
+            let is_known = [Code::USAGE, Code::MACHINE].contains(&code);
+            Err(Failure::new(if is_known { code } else { Code::UNREACHABLE }, refusal))
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 mod access;
 mod breaking;
 mod crowd;
+mod edges;
 mod field;
 mod guardian;
 mod holding;
