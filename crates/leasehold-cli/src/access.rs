@@ -294,6 +294,11 @@ impl Settled {
         }
         let told = &failure.message;
         let advice = match &self.login {
+            // Whoever has shown no trust was not asked for a password yet.
+            _ if told.contains("no secure connection") => match self.advise_on_certificates(told) {
+                Some(advice) => advice,
+                None => return failure,
+            },
             Some(Login { names: (user, password), credentials }) => {
                 let name = credentials.user();
                 if told.contains("authentication failed") && user == password {
@@ -309,14 +314,24 @@ impl Settled {
             None if told.contains("user name is empty") || told.contains("permission denied") => {
                 format!("this etcd has users; give --user (or {USER})")
             }
-            None if told.contains("no secure connection") => match &self.cacert {
-                Some(file) => format!("see {}", file.name),
-                None => format!("see --cacert (or {CACERT})"),
-            },
             None => return failure,
         };
         failure.message = format!("{told}; {advice}");
         failure
+    }
+
+    /// Which setting has to do with it that one side does not trust the other; none if it is the server's own affair.
+    fn advise_on_certificates(&self, told: &str) -> Option<String> {
+        if told.contains("refused ours") {
+            return Some(match &self.identity {
+                Some((certificate, _)) => format!("see {}", certificate.name),
+                None => format!("see --cert and --key (or {CERT} and {KEY})"),
+            });
+        }
+        told.contains("no authority that is trusted").then(|| match &self.cacert {
+            Some(file) => format!("see {}", file.name),
+            None => format!("see --cacert (or {CACERT})"),
+        })
     }
 }
 

@@ -186,6 +186,18 @@ async fn a_lock_of_one_key_is_known_by_being_alone_on_its_lease(backend: Backend
 }
 for_each_backend!(a_lock_of_one_key_is_known_by_being_alone_on_its_lease, fresh);
 
+/// Other clients take any bytes for a name; what is shown of it does no harm to a terminal.
+async fn a_name_of_any_bytes_is_listed(backend: Backend) {
+    let lease = grant(&backend).await;
+    let key = [backend.name("odd\u{1b}").as_bytes(), b"\xff/", lease.to_string().as_bytes()].concat();
+    backend.etcd().put(key, "", lease).await.unwrap();
+    let all = survey::locks(&*backend.etcd(), backend.prefix()).await.unwrap();
+    let [lock] = &all.locks[..] else { panic!("{all:?}") };
+    assert!(lock.name.to_string().ends_with(r"odd\x1b\xff"), "{}", lock.name);
+    backend.etcd().lease_revoke(lease).await.unwrap();
+}
+for_each_backend!(a_name_of_any_bytes_is_listed, fresh);
+
 /// Many keys that are held on one lease, each in a queue of its own if `apart`.
 async fn crowd(backend: &Backend, count: usize, apart: bool) -> LeaseId {
     const AT_ONCE: usize = 100;

@@ -206,10 +206,20 @@ fn b17_b18_a_certificate_that_will_not_do_is_told_by_its_setting_and_nothing_is_
     let ours = ["--cert", &certificate, "--key", &key];
     let run_with = |ca: &str, identity: &[&str]| run(&[&["--cacert", ca], identity].concat());
     refused(run_with(&wrong_ca, &ours), 77, &["demo", "no authority that is trusted", "see --cacert"]);
+    let login = ["--user", "ann:hunter2"];
+    refused(run_with(&wrong_ca, &[&ours[..], &login].concat()), 77, &["demo", "see --cacert"]);
     refused(run(&ours), 77, &["demo", "--cacert (or ETCDCTL_CACERT)"]);
-    refused(run_with(&ca, &[]), 77, &["demo", "want a certificate"]);
-    refused(run_with(&ca, &["--cert", &foreign, "--key", &foreign_key]), 77, &["demo", "refused ours"]);
-    refused(run_with(&ca, &["--cert", &expired, "--key", &expired_key]), 77, &["demo", "refused ours"]);
+    refused(run_with(&ca, &[]), 77, &["demo", "want a certificate", "see --cert and --key (or ETCDCTL_CERT"]);
+    refused(
+        run_with(&ca, &["--cert", &foreign, "--key", &foreign_key]),
+        77,
+        &["demo", "refused ours", "; see --cert"],
+    );
+    refused(
+        run_with(&ca, &["--cert", &expired, "--key", &expired_key]),
+        77,
+        &["demo", "refused ours", "; see --cert"],
+    );
     for (line, names) in [
         (&["--cacert", "/no/such"][..], "--cacert: file /no/such"),
         (&["--cert", "/no/such", "--key", &key], "--cert: file /no/such"),

@@ -214,3 +214,37 @@ fn whoever_reads_the_list_may_stop_before_its_end() {
     let outcome = Running::start(command).outcome();
     assert_eq!(outcome.stderr, "", "{outcome:?}");
 }
+
+#[test]
+fn the_help_of_each_verb_has_its_options_and_the_exit_codes() {
+    let stage = Stage::new();
+    let access = [
+        "--endpoints",
+        "--local",
+        "--cacert",
+        "--cert",
+        "--key",
+        "--user",
+        "--password",
+        "--connect-timeout",
+    ];
+    for (verb, own) in [
+        ("run", &["--ttl"][..]),
+        ("lock", &["--ttl"]),
+        ("ls", &["--json", "[PREFIX]"]),
+        ("show", &["--json", "<NAME>"]),
+        ("break", &["--wait", "--force", "--revoke-lease", "--foreign", "<NAME>"]),
+    ] {
+        let help = stage.run([verb, "--help"]).ended_with(0).stdout;
+        for wanted in access.iter().chain(own).chain(&["64", "69", "74", "76", "77"]) {
+            assert!(help.contains(wanted), "{verb}: no {wanted} in {help}");
+        }
+    }
+    let help = stage.run(["--help"]).ended_with(0).stdout;
+    for verb in ["run", "lock", "ls", "show", "break", "serve"] {
+        assert!(
+            help.lines().any(|line| line.trim_start().starts_with(&format!("{verb} "))),
+            "{verb}: {help}"
+        );
+    }
+}
