@@ -52,20 +52,6 @@ fn a_read_of_unknown_outcome_is_asked_again() {
 }
 
 #[test]
-fn a_read_whose_answer_is_too_large_for_all_is_not_asked_for_over_and_over() {
-    let (remote, wire, runtime) = client("a:1,b:1");
-    runtime.block_on(async {
-        let cause = "Error, decoded message length too large: found 9 bytes".to_owned();
-        for member in ["a:1", "b:1"] {
-            wire.set(member, Manner::Fails(WireError::OutcomeUnknown { cause: cause.clone() }));
-        }
-        let error = remote.range(read()).await.unwrap_err();
-        assert!(error.to_string().contains("too large"), "{error}");
-        assert_eq!(wire.asked(), ["a:1", "b:1"]);
-    });
-}
-
-#[test]
 fn a_frozen_member_costs_a_part_of_a_calls_time() {
     let (remote, wire, runtime) = client("a:1,b:1,c:1");
     runtime.block_on(async {
@@ -113,6 +99,20 @@ fn a_write_that_nobody_took_was_not_done() {
         wire.set("a:1", Manner::Fails(not_done()));
         wire.set("b:1", Manner::Fails(not_done()));
         assert_eq!(remote.txn(Txn::new()).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    });
+}
+
+#[test]
+fn a_read_whose_answer_is_too_large_for_all_is_not_asked_for_over_and_over() {
+    let (remote, wire, runtime) = client("a:1,b:1");
+    runtime.block_on(async {
+        let cause = "Error, decoded message length too large: found 9 bytes".to_owned();
+        for member in ["a:1", "b:1"] {
+            wire.set(member, Manner::Fails(WireError::OutcomeUnknown { cause: cause.clone() }));
+        }
+        let error = remote.range(read()).await.unwrap_err();
+        assert!(error.to_string().contains("too large"), "{error}");
+        assert_eq!(wire.asked(), ["a:1", "b:1"]);
     });
 }
 
