@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_mvcc::{Answer, Command};
+use leasehold_mvcc::{Answer, Command, Txn, TxnOp};
 
 use super::auth::{self, Pass, Refusals};
 use super::pin::{Pin, Trial};
@@ -14,7 +14,8 @@ use crate::runtime::{Backoff, Instant, Runtime, before};
 
 /// Asks until there is an answer, a no, an outcome that must not be guessed at, or no time left.
 ///
-/// A read is asked again whatever happened to it; a write only if it was certainly not done.
+/// A read is asked again whatever happened to it; a write only if it was certainly not done. `docs/failures.md` has the
+/// whole table.
 pub(super) async fn call<T>(
     inner: Arc<Inner>,
     lane: Lane,
@@ -89,7 +90,20 @@ pub(super) async fn call<T>(
 
 /// Whether asking twice does what asking once does.
 fn is_harmless(command: &Command) -> bool {
-    matches!(command, Command::Range(_) | Command::LeaseTimeToLive(..) | Command::Leases)
+    match command {
+        Command::Range(_) | Command::LeaseTimeToLive(..) | Command::Leases => true,
+        Command::Txn(txn) => only_reads(txn),
+        _ => false,
+    }
+}
+
+/// Whether a transaction changes nothing, whichever way its comparisons go.
+fn only_reads(txn: &Txn) -> bool {
+    txn.success.iter().chain(&txn.failure).all(|op| match op {
+        TxnOp::Range(_) => true,
+        TxnOp::Txn(inner) => only_reads(inner),
+        TxnOp::Put(_) | TxnOp::Delete(_) => false,
+    })
 }
 
 /// The tries of one call: how much time is left, and what each endpoint said.

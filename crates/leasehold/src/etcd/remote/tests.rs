@@ -5,6 +5,7 @@ mod logins;
 mod manual;
 mod renewals;
 mod scripted;
+mod table;
 mod watches;
 
 use std::sync::Arc;

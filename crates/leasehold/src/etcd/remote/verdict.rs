@@ -1,4 +1,4 @@
-//! What a gRPC status says about the fate of a request.
+//! What a gRPC status says about the fate of a request. `docs/failures.md` is the table, and tested row by row.
 //!
 //! "Not carried out" is claimed only where that is certain, because a write is sent again on the strength of it. All
 //! else of doubtful meaning is "unknown".

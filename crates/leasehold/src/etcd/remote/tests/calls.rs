@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use leasehold_mvcc::{Code, RangeRequest, StoreError, Txn};
+use leasehold_mvcc::{Code, Compare, DeleteRequest, PutRequest, RangeRequest, StoreError, Txn, TxnOp};
 
 use super::client;
 use super::scripted::{Manner, not_done, unknown};
@@ -15,13 +15,17 @@ fn read() -> RangeRequest {
     RangeRequest::key("k")
 }
 
+fn write() -> Txn {
+    Txn::new().then(PutRequest::new("k", "v"))
+}
+
 #[test]
 fn one_endpoint_is_asked_until_it_fails_and_then_the_next() {
     let (remote, wire, runtime) = client("a:1,b:1,c:1");
     runtime.block_on(async {
         remote.range(read()).await.unwrap();
         wire.set("a:1", Manner::Fails(not_done()));
-        remote.txn(Txn::new()).await.unwrap();
+        remote.txn(write()).await.unwrap();
         remote.range(read()).await.unwrap();
         assert_eq!(wire.asked(), ["a:1", "a:1", "b:1", "b:1"]);
     });
@@ -32,10 +36,10 @@ fn a_write_of_unknown_outcome_is_sent_once_and_the_next_call_goes_elsewhere() {
     let (remote, wire, runtime) = client("a:1,b:1");
     runtime.block_on(async {
         wire.set("a:1", Manner::Fails(unknown()));
-        let error = remote.txn(Txn::new()).await.unwrap_err();
+        let error = remote.txn(write()).await.unwrap_err();
         assert!(error.is_outcome_unknown() && error.to_string().contains("a:1"), "{error}");
         assert_eq!(wire.asked(), ["a:1"]);
-        remote.txn(Txn::new()).await.unwrap();
+        remote.txn(write()).await.unwrap();
         assert_eq!(wire.asked(), ["b:1"]);
     });
 }
@@ -52,6 +56,22 @@ fn a_read_of_unknown_outcome_is_asked_again() {
 }
 
 #[test]
+fn a_transaction_that_only_reads_is_a_read() {
+    let reads = || Txn::new().when(Compare::absent("k")).then(Txn::new().then(read())).otherwise(read());
+    let writes = |op: TxnOp| [reads().then(op.clone()), reads().otherwise(Txn::new().otherwise(op))];
+    let (put, delete) = (PutRequest::new("k", "v"), DeleteRequest::key("k"));
+    for (txn, again) in [(reads(), true), (Txn::new(), true)]
+        .into_iter()
+        .chain(writes(put.into()).into_iter().chain(writes(delete.into())).map(|txn| (txn, false)))
+    {
+        let (remote, wire, runtime) = client("a:1,b:1");
+        wire.set("a:1", Manner::Fails(unknown()));
+        let answered = runtime.block_on(remote.txn(txn.clone()));
+        assert_eq!((answered.is_ok(), wire.asked().len()), (again, if again { 2 } else { 1 }), "{txn:?}");
+    }
+}
+
+#[test]
 fn a_frozen_member_costs_a_part_of_a_calls_time() {
     let (remote, wire, runtime) = client("a:1,b:1,c:1");
     runtime.block_on(async {
@@ -63,10 +83,10 @@ fn a_frozen_member_costs_a_part_of_a_calls_time() {
         assert_eq!(wire.asked(), ["a:1", "b:1", "b:1"]);
 
         wire.set("b:1", Manner::Frozen);
-        let error = remote.txn(Txn::new()).await.unwrap_err();
+        let error = remote.txn(write()).await.unwrap_err();
         assert!(error.is_outcome_unknown(), "{error}");
         assert_eq!(runtime.now().as_nanos(), 5_000_000_000, "half of 6 s");
-        remote.txn(Txn::new()).await.unwrap();
+        remote.txn(write()).await.unwrap();
         assert_eq!(wire.asked(), ["b:1", "c:1"]);
     });
 }
@@ -98,7 +118,7 @@ fn a_write_that_nobody_took_was_not_done() {
     runtime.block_on(async {
         wire.set("a:1", Manner::Fails(not_done()));
         wire.set("b:1", Manner::Fails(not_done()));
-        assert_eq!(remote.txn(Txn::new()).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(remote.txn(write()).await.unwrap_err().kind(), ErrorKind::Unavailable);
     });
 }
 
@@ -166,13 +186,13 @@ fn what_is_no_etcd_is_said_to_be_none_unless_another_endpoint_is_one() {
     let (remote, wire, runtime) = client("a:1");
     wire.set("a:1", Manner::Fails(web_server.clone()));
     runtime.block_on(async {
-        let error = remote.txn(Txn::new()).await.unwrap_err();
+        let error = remote.txn(write()).await.unwrap_err();
         assert!(matches!(&error, Error::Protocol { endpoint, .. } if endpoint == "a:1"), "{error}");
     });
 
     let (remote, wire, runtime) = client("a:1,b:1");
     wire.set("a:1", Manner::Fails(web_server));
-    runtime.block_on(async { remote.txn(Txn::new()).await.unwrap() });
+    runtime.block_on(async { remote.txn(write()).await.unwrap() });
     assert_eq!(wire.asked(), ["a:1", "b:1"]);
 }
 
@@ -181,7 +201,7 @@ fn a_write_that_nonsense_answers_is_not_sent_again() {
     let (remote, wire, runtime) = client("a:1,b:1");
     wire.set("a:1", Manner::Fails(WireError::NotEtcd { why: "no header".into(), sent: true }));
     runtime.block_on(async {
-        assert_eq!(remote.txn(Txn::new()).await.unwrap_err().kind(), ErrorKind::Protocol);
+        assert_eq!(remote.txn(write()).await.unwrap_err().kind(), ErrorKind::Protocol);
         assert_eq!(wire.asked(), ["a:1"]);
     });
 }
@@ -209,7 +229,7 @@ fn after_close_every_clone_says_so_and_asks_nobody() {
         let (clone, dedicated) = (remote.clone(), remote.dedicated());
         remote.close().await;
         assert_eq!(clone.range(read()).await.unwrap_err().kind(), ErrorKind::Closed);
-        assert_eq!(dedicated.txn(Txn::new()).await.unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(dedicated.txn(write()).await.unwrap_err().kind(), ErrorKind::Closed);
         assert_eq!(
             clone.lease_keep_alive(leasehold_mvcc::LeaseId::new(1)).await.unwrap_err().kind(),
             ErrorKind::Closed

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt, StreamExt};
-use leasehold_mvcc::{KeyRange, LeaseId, RangeRequest, Txn, WatchRequest, WatchResponse};
+use leasehold_mvcc::{KeyRange, LeaseId, PutRequest, RangeRequest, Txn, WatchRequest, WatchResponse};
 
 use super::client_of;
 use super::scripted::{Manner, WatchEnd, message, not_done, renewed};
@@ -15,6 +15,10 @@ const LEASE: LeaseId = LeaseId::new(7);
 
 fn read() -> RangeRequest {
     RangeRequest::key("k")
+}
+
+fn write() -> Txn {
+    Txn::new().then(PutRequest::new("k", "v"))
 }
 
 fn options(endpoints: &str, password: &str) -> RemoteOptions {
@@ -31,7 +35,7 @@ fn a_token_is_asked_for_once_and_sent_with_every_request() {
             .await
             .into_iter()
             .for_each(|read| drop(read.unwrap()));
-        remote.txn(Txn::new()).await.unwrap();
+        remote.txn(write()).await.unwrap();
         assert_eq!((wire.logins(), wire.asked().len()), (1, 21));
     });
 }
@@ -41,10 +45,10 @@ fn a_forgotten_token_costs_one_login_and_no_request_not_even_a_write() {
     let (remote, wire, runtime) = client_of(options("a:1,b:1", "right"));
     wire.forget_tokens();
     runtime.block_on(async {
-        remote.txn(Txn::new()).await.unwrap();
+        remote.txn(write()).await.unwrap();
         for round in 2..5 {
             wire.forget_tokens();
-            remote.txn(Txn::new()).await.unwrap();
+            remote.txn(write()).await.unwrap();
             assert_eq!(wire.logins(), round);
         }
         assert_eq!(wire.asked(), ["a:1"; 7], "a refusal is no reason to leave a member");
@@ -81,7 +85,7 @@ fn a_wrong_password_is_told_at_once_and_by_its_kind() {
         let begun = runtime.now();
         for error in [
             remote.range(read()).await.unwrap_err(),
-            remote.txn(Txn::new()).await.unwrap_err(),
+            remote.txn(write()).await.unwrap_err(),
             remote.lease_keep_alive(LEASE).await.unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
@@ -118,7 +122,7 @@ fn an_etcd_without_users_is_used_without() {
         assert_eq!(wire.logins(), 1, "it is asked once");
         // Somebody turns them on.
         wire.forget_tokens();
-        remote.txn(Txn::new()).await.unwrap();
+        remote.txn(write()).await.unwrap();
     });
 }
 
@@ -129,7 +133,7 @@ fn a_member_that_gives_no_token_is_passed_over() {
         wire.forget_tokens();
         wire.set("a:1", manner);
         runtime.block_on(async {
-            remote.txn(Txn::new()).await.unwrap();
+            remote.txn(write()).await.unwrap();
             assert_eq!(wire.asked(), ["b:1"]);
             assert!(runtime.now().as_nanos() <= 3_000_000_000, "half a call's time at most");
         });

@@ -26,6 +26,8 @@ pub(super) enum Manner {
     /// It takes requests and says nothing.
     Frozen,
     Fails(WireError),
+    /// It fails what is asked of it next, and answers again then. It gives tokens all the while.
+    FailsOnce(WireError),
 }
 
 #[derive(Default)]
@@ -49,6 +51,22 @@ struct State {
 }
 
 impl State {
+    fn manner(&self, endpoint: &Endpoint) -> Manner {
+        self.manners.get(&endpoint.to_string()).cloned().unwrap_or_default()
+    }
+
+    /// How a stream or call fails that is begun now, if it does.
+    fn failure(&mut self, endpoint: &Endpoint) -> Option<WireError> {
+        match self.manner(endpoint) {
+            Manner::Answers | Manner::Frozen => None,
+            Manner::Fails(error) => Some(error),
+            Manner::FailsOnce(error) => {
+                self.manners.remove(&endpoint.to_string());
+                Some(error)
+            }
+        }
+    }
+
     /// What etcd says to a token that does not count, or to none.
     fn admit(&self, token: Option<&Token>) -> Result<(), WireError> {
         let number = token.and_then(|token| token.as_str().parse::<u64>().ok());
@@ -172,10 +190,12 @@ impl Wire for Scripted {
         if let Err(stale) = state.admit(token.as_ref()) {
             return Box::pin(ready(Err(stale)));
         }
-        match state.manners.get(&endpoint.to_string()).cloned().unwrap_or_default() {
+        if let Some(error) = state.failure(endpoint) {
+            return Box::pin(ready(Err(error)));
+        }
+        match state.manner(endpoint) {
             Manner::Frozen => Box::pin(pending()),
-            Manner::Fails(error) => Box::pin(ready(Err(error))),
-            Manner::Answers => Box::pin(ready(Ok(match command {
+            _ => Box::pin(ready(Ok(match command {
                 Command::Range(_) => Answer::Range(RangeAnswer::default()),
                 _ => Answer::Txn(TxnAnswer::default()),
             }))),
@@ -190,10 +210,10 @@ impl Wire for Scripted {
         _patience: Duration,
     ) -> BoxFuture<'static, Result<Token, WireError>> {
         let mut state = self.state.lock();
-        match state.manners.get(&endpoint.to_string()).cloned().unwrap_or_default() {
+        match state.manner(endpoint) {
             Manner::Frozen => return Box::pin(pending()),
             Manner::Fails(error) => return Box::pin(ready(Err(error))),
-            Manner::Answers => {}
+            Manner::Answers | Manner::FailsOnce(_) => {}
         }
         state.logins += 1;
         Box::pin(ready(match (credentials.password(), state.tokens_count_from) {
@@ -213,8 +233,8 @@ impl Wire for Scripted {
         let ((orders, received), (answers, told)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let mut state = self.state.lock();
         state.opened.push((endpoint.to_string(), lane));
-        if let Some(Manner::Fails(error)) = state.manners.get(&endpoint.to_string()) {
-            let _ = answers.send(Err(error.clone()));
+        if let Some(error) = state.failure(endpoint) {
+            let _ = answers.send(Err(error));
         } else {
             state.watches.push(Line { endpoint: endpoint.to_string(), token, received, answers });
         }
@@ -227,8 +247,8 @@ impl Wire for Scripted {
         state.opened.push((endpoint.to_string(), lane));
         if let Err(stale) = state.admit(token.as_ref()) {
             let _ = answers.send(Err(stale));
-        } else if let Some(Manner::Fails(error)) = state.manners.get(&endpoint.to_string()) {
-            let _ = answers.send(Err(error.clone()));
+        } else if let Some(error) = state.failure(endpoint) {
+            let _ = answers.send(Err(error));
         } else {
             state.renewals.push(Line { endpoint: endpoint.to_string(), token, received, answers });
         }
