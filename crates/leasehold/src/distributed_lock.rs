@@ -260,9 +260,7 @@ impl DistributedLock {
         loop {
             let ended = match race(updates.next(), runtime.sleep_until(silence)).await {
                 Either::Left(Some(Ok(WatchUpdate::Progress(_)))) => continue,
-                Either::Left(Some(Err(error @ (Error::Refused { .. } | Error::Closed { .. })))) => {
-                    return Err(error);
-                }
+                Either::Left(Some(Err(error))) if error.ends_waits() => return Err(error),
                 Either::Left(Some(Ok(_))) => None,
                 Either::Left(_) => Some(Round::Broken),
                 Either::Right(()) => Some(Round::Quiet),

@@ -187,6 +187,11 @@ impl Error {
         matches!(self.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable)
     }
 
+    /// Whether a wait whose watch ended so has to end too. Anything else a watch says is a hint: the next look decides.
+    pub(crate) fn ends_waits(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Auth | ErrorKind::Closed | ErrorKind::Unsupported)
+    }
+
     /// What took the hold or the place in the queue, if that is what happened.
     pub fn loss(&self) -> Option<LossCause> {
         match self {

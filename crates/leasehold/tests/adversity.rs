@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use leasehold::etcd::Etcd;
+use leasehold::etcd::{Etcd, WatchUpdate};
 use leasehold::mvcc::{Code, StoreError, TxnOp};
-use leasehold::runtime::Runtime;
+use leasehold::runtime::{Runtime, before};
 use leasehold::{
     DistributedLock, Embedded, Error, EtcdExt, LockName, LossCause, Mutex, Revision, Session, Ttl,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::future::{Either, join, pending};
-use leasehold_mvcc::{Instant, Key, RangeRequest, Txn};
+use leasehold_mvcc::{Code, Instant, Key, RangeRequest, Txn};
 
 use super::grant::revoke;
 use super::{Lease, State, WATCH_AFTER, own_key, valid_until};
@@ -193,6 +193,10 @@ async fn renew(lease: &Lease) -> Renewal {
     }
     match (renewal, read) {
         (Ok(renewal), _) if renewal.ttl <= 0 => confirm_gone(lease).await,
+        // The words of a middleman: etcd itself answers with no time left.
+        (Err(error), _) if error.refusal().is_some_and(|no| no.code == Code::NotFound) => {
+            confirm_gone(lease).await
+        }
         (Ok(renewal), Ok(read)) if renewal.header.cluster_id != read.cluster_id => {
             Renewal::Over(LossCause::ClusterChanged)
         }

@@ -3,14 +3,18 @@
 use futures_util::StreamExt;
 use futures_util::future::{Either, poll_fn};
 use std::task::Poll;
+use std::time::Duration;
 
 use leasehold_mvcc::{Key, KeyRange, KeyValue, Revision, WatchRequest};
 
 use super::backoff;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::etcd::{Updates, WatchUpdate};
 use crate::hold::place::Place;
-use crate::runtime::{Backoff, race};
+use crate::runtime::{Backoff, Instant, race};
+
+/// A watch that has lasted so long was a good one: if it breaks, the next may be opened soon.
+const STEADY: Duration = Duration::from_secs(1);
 
 /// The watches of one waiting attempt: its own key, for a waiter whose key is gone is out; and the entry ahead.
 pub(super) struct Wait {
@@ -24,6 +28,7 @@ pub(super) struct Wait {
 struct Followed {
     key: Key,
     updates: Updates,
+    opened: Instant,
     /// From which revision on it tells everything.
     confirmed: Option<Revision>,
 }
@@ -31,7 +36,8 @@ struct Followed {
 impl Followed {
     fn open(place: &Place, key: &Key) -> Self {
         let request = WatchRequest::range(KeyRange::key(key.clone())).deletes_only();
-        Self { key: key.clone(), updates: place.lease().etcd().watch(request), confirmed: None }
+        let (updates, opened) = (place.lease().etcd().watch(request), place.lease().runtime().now());
+        Self { key: key.clone(), updates, opened, confirmed: None }
     }
 }
 
@@ -68,7 +74,6 @@ impl Wait {
             };
             match update {
                 Some(Ok(WatchUpdate::Confirmed(revision))) => {
-                    self.backoff = backoff();
                     // The first time it completes the watch; later it tells of a connection that broke.
                     if self
                         .follow(which)
@@ -79,12 +84,10 @@ impl Wait {
                 }
                 Some(Ok(WatchUpdate::Progress(_))) => {}
                 Some(Ok(WatchUpdate::Events { .. })) => return Ok(()),
-                Some(Err(error)) if !error.is_transient() && error.kind() != ErrorKind::Compacted => {
-                    return Err(error);
-                }
+                Some(Err(error)) if error.ends_waits() => return Err(error),
                 // Broken in whatever way: it is opened anew, but not without end in a moment.
                 Some(Err(_)) | None => {
-                    self.drop_watch(which);
+                    self.drop_watch(which, runtime.now());
                     self.backoff.pause(&*runtime).await;
                     return Ok(());
                 }
@@ -105,10 +108,13 @@ impl Wait {
         }
     }
 
-    fn drop_watch(&mut self, which: Which) {
-        match which {
-            Which::Own => self.own = None,
-            Which::Ahead => self.ahead = None,
+    fn drop_watch(&mut self, which: Which, now: Instant) {
+        let watch = match which {
+            Which::Own => self.own.take(),
+            Which::Ahead => self.ahead.take(),
+        };
+        if watch.is_some_and(|watch| now.since(watch.opened) >= STEADY) {
+            self.backoff = backoff();
         }
     }
 

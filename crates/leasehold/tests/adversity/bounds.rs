@@ -57,18 +57,26 @@ fn a_try_against_an_etcd_without_space_ends_with_its_refusal() {
     });
 }
 
-/// A watch that a gateway ends at once must not turn a wait into a stream of questions.
+/// B25, C09, D44: a watch that ends at once, in whatever way and however well it began, must neither end a wait nor turn
+/// it into a stream of questions.
 #[test]
 fn a_wait_whose_watches_end_at_once_asks_now_and_then() {
-    let gateway = || Err(Error::Protocol { endpoint: "a gateway".into(), why: "no streams here".into() });
-    let compacted = || Err(Error::Compacted { compacted: Revision::new(3) });
-    for (distributed, kind) in [(false, 0), (false, 1), (true, 0), (true, 1), (true, 2)] {
+    let gateway = || Error::Protocol { endpoint: "a gateway".into(), why: "no streams here".into() };
+    let compacted = || Error::Compacted { compacted: Revision::new(3) };
+    let cancelled = || refused(Code::Cancelled);
+    let confirmed = || Ok(WatchUpdate::Confirmed(Revision::new(1)));
+    for (distributed, kind) in [false, true].into_iter().flat_map(|kind| (0..8).map(move |end| (kind, end))) {
         let mut world = World::new(1);
         let asked = Arc::new(AtomicU64::new(0));
-        world.bent.watch = Arc::new(move |_, _| match kind {
-            0 => futures_util::stream::empty().boxed(),
-            1 => futures_util::stream::once(async move { compacted() }).boxed(),
-            _ => futures_util::stream::once(async move { gateway() }).boxed(),
+        world.bent.watch = Arc::new(move |_, _| {
+            let end = match kind / 2 {
+                0 => None,
+                1 => Some(Err(compacted())),
+                2 => Some(Err(gateway())),
+                _ => Some(Err(cancelled())),
+            };
+            let begin = (kind % 2 == 1).then(confirmed);
+            futures_util::stream::iter(begin.into_iter().chain(end)).boxed()
         });
         let (counted, clock) = (asked.clone(), world.runtime.clone());
         world.bent.range = Arc::new(move |etcd, request| {
@@ -102,8 +110,8 @@ fn a_wait_whose_watches_end_at_once_asks_now_and_then() {
             let waiting = join(&*runtime, "waiting", async move {
                 if distributed { ours.lock().await } else { mutex.lock().await.map(drop) }
             });
-            nap(&runtime, seconds(10)).await;
-            drop(waiting);
+            let ended = before(&*runtime, runtime.now() + seconds(10), waiting).await;
+            assert!(ended.is_none(), "distributed {distributed}, kind {kind}: {ended:?}");
             let asked = asked.load(SeqCst);
             assert!(asked < 200, "distributed {distributed}, kind {kind}: {asked} questions in 10 s");
         });

@@ -217,3 +217,24 @@ fn a_renewal_counts_only_with_a_read_of_no_newer_term() {
         });
     }
 }
+
+/// B05: etcd answers the renewal of a lease that is gone with no time left; a middleman may say so by a refusal.
+#[test]
+fn b05_a_refused_renewal_is_the_end_of_the_hold_only_if_the_lease_is_gone() {
+    for gone in [true, false] {
+        let mut world = World::new(1);
+        world.bent.keep_alive = Arc::new(|_, _| Box::pin(std::future::ready(Err(refused(Code::NotFound)))));
+        world.bent.watch = Arc::new(|_, _| futures_util::stream::pending().boxed());
+        let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+        world.seeded.block_on(async {
+            let session = open(bent, 30).await;
+            let guard = Mutex::new(&session, name("a")).lock().await.unwrap();
+            if gone {
+                world.store.lease_revoke(guard.lease()).await.unwrap();
+            }
+            nap(&runtime, seconds(11)).await;
+            let expected = gone.then_some(LossCause::LeaseGone);
+            assert_eq!(guard.lost().cause(), expected, "a third of its time, and the answer to one question");
+        });
+    }
+}

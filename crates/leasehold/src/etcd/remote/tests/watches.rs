@@ -3,10 +3,11 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use leasehold_mvcc::{Code, KeyRange, LeaseId, Revision, StoreError, WatchRequest, WatchResponse};
 
-use super::client;
 use super::scripted::{Manner, WatchEnd, message, not_done, unknown};
+use super::{client, client_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::etcd::remote::{Lane, WireError};
+use crate::etcd::remote::verdict::judge;
+use crate::etcd::remote::{Credentials, Lane, RemoteOptions, WireError};
 use crate::etcd::{Etcd, Updates, WatchUpdate};
 use crate::runtime::Runtime;
 
@@ -327,6 +328,41 @@ fn while_nobody_can_be_reached_tries_are_few_and_the_watch_lives() {
         runtime.settle().await;
         assert_eq!(told(&mut updates), "=10");
     });
+}
+
+/// B25: no way of breaking is a reason to open the next stream without a pause, however well the last one began.
+#[test]
+fn b25_streams_that_break_right_after_their_first_word_are_opened_now_and_then() {
+    let no = |words: &str| judge(StoreError::new(Code::Unauthenticated, words));
+    for (endpoints, end) in [
+        ("a:1", Some(unknown())),
+        ("a:1,b:1,c:1", Some(unknown())),
+        ("a:1,b:1,c:1", Some(not_done())),
+        ("a:1,b:1,c:1", Some(WireError::NotEtcd { why: "it speaks HTTP/1".into(), sent: false })),
+        ("a:1,b:1,c:1", Some(no("etcdserver: invalid auth token"))),
+        ("a:1,b:1,c:1", None),
+    ] {
+        let credentials = Credentials::new("someone", "right").unwrap();
+        let (remote, wire, runtime) =
+            client_of(RemoteOptions::new(endpoints).unwrap().credentials(credentials));
+        wire.forget_tokens();
+        runtime.block_on(async {
+            let _updates = remote.watch(follow("a"));
+            let until = runtime.now() + Duration::from_secs(20);
+            let mut opened = 0;
+            while runtime.now() < until {
+                runtime.settle().await;
+                while let Some(line) = wire.next_watch_line() {
+                    opened += 1;
+                    line.created(0, 10);
+                    if let Some(end) = &end {
+                        line.fail(end.clone());
+                    }
+                }
+            }
+            assert!(opened < 150 && wire.logins() < 10, "{endpoints}, {end:?}: {opened} streams in 20 s");
+        });
+    }
 }
 
 #[test]

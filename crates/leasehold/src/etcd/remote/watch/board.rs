@@ -142,11 +142,6 @@ impl Board {
         }
     }
 
-    /// Whether every watch stands that was asked for.
-    pub(super) fn is_settled(&self) -> bool {
-        self.creates.is_empty() && self.watches.values().all(|watch| !watch.denied)
-    }
-
     /// What a message of the server's says; a refusal if it is one that a new stream with a new token may mend. `mended`
     /// says whether there can be such a token.
     pub(super) fn receive(&mut self, response: WatchResponse, mended: bool) -> Option<StoreError> {

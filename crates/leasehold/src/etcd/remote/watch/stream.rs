@@ -16,6 +16,9 @@ use crate::etcd::remote::auth::{self, Pass, Refusals};
 use crate::etcd::remote::{WHAT, WatchLine, WireError};
 use crate::runtime::{Backoff, Instant};
 
+/// A stream that has spoken and lasted so long was a good one: if it breaks, the next is opened at once.
+const STEADY: Duration = Duration::from_secs(1);
+
 pub(super) async fn run(road: Road, mut received: UnboundedReceiver<Message>, retirement: Retirement) {
     let now = road.runtime.now();
     let mut stream = Stream {
@@ -73,9 +76,9 @@ struct Stream {
     line: Option<Line>,
     /// The login that the next stream waits for.
     login: Option<BoxFuture<'static, Result<Pass, WireError>>>,
-    /// Streams and watches in a row that were refused for their token.
+    /// Streams in a row that were refused for their token.
     refusals: Refusals,
-    /// Streams in a row that broke before a word came.
+    /// Streams in a row that broke before they had lasted.
     failures: usize,
     backoff: Backoff,
     /// The pause before the next stream is opened.
@@ -137,27 +140,25 @@ impl Stream {
     }
 
     fn heard(&mut self, response: WatchResponse) {
-        let now = self.road.runtime.now();
-        if let Some(line) = &mut self.line
-            && line.heard.replace(now).is_none()
-        {
-            self.failures = 0;
-            self.backoff = fresh_backoff();
+        if let Some(line) = &mut self.line {
+            line.heard = Some(self.road.runtime.now());
         }
         let mended = self.road.login.is_possible();
         let mut stale = None;
         self.remove(|board| stale = board.receive(response, mended));
-        match stale {
-            // A token is the stream's, from its first day to its last: a new one needs a new stream.
-            Some(refusal) => self.broken(WireError::Unauthorized(refusal)),
-            None if self.board.is_settled() => self.refusals = Refusals::default(),
-            None => {}
+        // A token is the stream's, from its first day to its last: a new one needs a new stream.
+        if let Some(refusal) = stale {
+            self.broken(WireError::Unauthorized(refusal));
         }
     }
 
     /// The stream is over; the next one is opened at once as long as there is an endpoint that was not tried yet.
     fn broken(&mut self, error: WireError) {
         let Some(line) = self.line.take() else { return };
+        if line.heard.is_some() && self.road.runtime.now().since(line.opened) >= STEADY {
+            // Not the last of a row that broke one after the other, however well each of them began.
+            (self.failures, self.backoff, self.refusals) = (0, fresh_backoff(), Refusals::default());
+        }
         let Road { pin, lane, login, .. } = &self.road;
         tracing::debug!(?lane, endpoints = pin.names(), cause = %error, "a watch stream broke");
         if let WireError::Unauthorized(refusal) = error {
