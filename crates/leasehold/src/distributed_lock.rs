@@ -31,6 +31,12 @@ use crate::turn::Turn;
 ///
 /// Dropping it unlocks in the background.
 ///
+/// # Bounds
+/// If etcd is silent, [`DistributedLock::try_lock`] ends within the bound of [`Session::open`](crate::Session::open) if it
+/// gets no lease, and within the TTL more if it gets one; [`DistributedLock::lock`] within two TTLs and the bounds of one
+/// call and one try; [`DistributedLock::unlock`] within five seconds, and two more to have its lease revoked. All that is
+/// not `async` never waits.
+///
 /// ```
 /// use leasehold::{DistributedLock, Embedded, Ttl};
 ///
@@ -132,7 +138,8 @@ impl DistributedLock {
 
     /// Gives the lock up: stops being valid, deletes the key if it is still this acquisition's and has its token, and
     /// revokes the acquisition's lease. Says whether the key was removed by this; `false` means that it was not held,
-    /// or was lost before, and then nothing of anybody else's was touched.
+    /// or was lost before, and then nothing of anybody else's was touched. If the answer to a first try was lost and the
+    /// key is gone, that try is taken for what removed it.
     ///
     /// # Errors
     /// What kept etcd from answering. The removal then goes on in the background.

@@ -119,7 +119,8 @@ pub trait Etcd: fmt::Debug + Send + Sync + 'static {
     fn runtime(&self) -> Arc<dyn Runtime>;
 }
 
-/// The operations of a key-value store by name, for every [`Etcd`].
+/// The operations of a key-value store by name, for every [`Etcd`]. Each is one call, and ends within the backend's bound
+/// for one.
 pub trait EtcdExt: Etcd {
     /// Writes `value` under `key`, on `lease` if it is not [`LeaseId::NONE`].
     fn put(&self, key: impl Into<Key>, value: impl Into<Bytes>, lease: LeaseId) -> Call<PutAnswer> {

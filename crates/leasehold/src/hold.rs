@@ -29,6 +29,11 @@ use place::Place;
 /// What no lock can promise is that your write arrives while the guard is valid: your process may be paused between
 /// the check and the write. So send [`Guard::token`] along, or write through [`Guard::txn`].
 ///
+/// # Bounds
+/// If etcd is silent, [`Guard::verify`] and [`Guard::txn`] end within the bound of one call of the backend's,
+/// [`Guard::release`] within five seconds, and [`Guard::run_while_held`] and [`Lost::wait`] at [`Guard::valid_until`].
+/// All that is not `async` never waits.
+///
 /// # Dropping
 /// Dropping it gives the lock up in the background, on the library's own thread: also outside a runtime, and also in
 /// a panic. [`Guard::release`] does the same and says when it is done. Forgetting it ([`std::mem::forget`]) keeps the

@@ -16,7 +16,7 @@ use leasehold_mvcc::{Code, Header, Instant, Key, LeaseGrantAnswer, LeaseId, Revi
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::etcd::Etcd;
 use crate::exclusive::Exclusive;
 use crate::hold::{LossCause, Lost};
@@ -31,6 +31,9 @@ const WATCH_AFTER: Duration = Duration::from_millis(50);
 
 /// How many more numbers are tried for a lease if one is taken: that it is by chance is as good as impossible.
 const NUMBERS: u8 = 3;
+
+/// How long the first grant may take, before another one is asked for, elsewhere if there is a choice; the first is revoked.
+const FIRST_GRANT: Duration = Duration::from_millis(2500);
 
 /// How long [`Lease::close`] waits to hear that the lease is revoked.
 const CLOSE_BOUND: Duration = Duration::from_millis(1500);
@@ -116,11 +119,20 @@ impl Lease {
     ) -> Result<Arc<Self>> {
         let runtime = etcd.runtime();
         let mut others = 0..NUMBERS;
+        let mut first_until = Some(runtime.now() + FIRST_GRANT);
         loop {
             let id = LeaseId::new((runtime.random_u64() >> 1).max(1).cast_signed());
             let (seen, sent) = (lineage.seen(), runtime.now());
             let mut grant = Grant::new(id, etcd.clone());
-            match grant.send(terms.ttl).await {
+            let answer = match first_until.take() {
+                None => grant.send(terms.ttl).await,
+                Some(until) => match before(&*runtime, until, grant.send(terms.ttl)).await {
+                    Some(Err(error)) if error.kind() == ErrorKind::OutcomeUnknown => continue,
+                    None => continue,
+                    Some(answer) => answer,
+                },
+            };
+            match answer {
                 Ok(answer) => {
                     let lease = Self::start(etcd, terms, answer, sent, lineage.clone());
                     lease.follow(seen, answer.header)?;

@@ -26,6 +26,12 @@ const AGAIN: std::ops::Range<u8> = 0..2;
 ///
 /// A clone is the same lock.
 ///
+/// # Bounds
+/// If etcd is silent, [`Mutex::lock`] and [`Mutex::try_lock`] end with the session's lease, within its TTL at most; or, if
+/// the session has none left, within the bound of [`Session::open`]. [`Mutex::lock_timeout`] ends with the same, and within
+/// a second after its time at the latest. [`Mutex::holder`] ends within the bound of one call of the backend's; so does
+/// [`Mutex::queue`] for each thousand entries.
+///
 /// ```
 /// use leasehold::{Embedded, Mutex, Session, TryLock};
 ///

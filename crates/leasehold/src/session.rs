@@ -26,6 +26,10 @@ use crate::turn::Turn;
 /// When the last handle is dropped no new attempts can come; the lease is revoked in the background once the last guard
 /// on it has gone.
 ///
+/// # Bounds
+/// If etcd is silent, opening a session ends within two and a half seconds more than one call of the backend's may take
+/// (7.5 s with defaults), and closing it within two seconds. Dropping it, and all that only reads, never waits.
+///
 /// ```
 /// use leasehold::{Embedded, Mutex, Session};
 ///

@@ -15,7 +15,13 @@ use crate::error::{Error, Result};
 use crate::etcd::Call;
 use crate::exclusive::Exclusive;
 use crate::lease::{Lease, own_key};
-use crate::runtime::Backoff;
+use crate::runtime::{Backoff, before};
+
+/// How long whoever leaves waits to hear that the key is gone, before that goes on in the background.
+const LEAVE_BOUND: Duration = Duration::from_secs(5);
+
+/// How long one try of that may take, before another member is asked.
+const TRY: Duration = Duration::from_secs(2);
 
 /// How far the creation of the key has come.
 enum Stage {
@@ -177,17 +183,53 @@ impl Place {
         if matches!(self.stage, Stage::Absent) && !self.late_copy {
             return Ok(false);
         }
-        let answer = self.lease.etcd().txn(self.removal()).await;
-        match answer {
-            Ok(answer) => {
+        match self.remove_within(LEAVE_BOUND).await {
+            Ok(removed) => {
                 self.stage = Stage::Left { bound: self.created().is_some() };
-                Ok(answer.succeeded)
+                Ok(removed)
             }
             Err(error) => {
                 // Dropped as it stands: the removal starts anew on the lease's thread.
                 self.lease.retire();
                 Err(error)
             }
+        }
+    }
+
+    /// Asks for the removal until there is an answer, at another member if one is silent: it may be carried out twice.
+    /// Says whether it was this that removed the key, as far as can be known.
+    async fn remove_within(&self, bound: Duration) -> Result<bool> {
+        let runtime = self.lease.runtime().clone();
+        let until = runtime.now() + bound;
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+        let mut unanswered = false;
+        loop {
+            let patience = until.min(runtime.now() + TRY);
+            let answer = before(&*runtime, patience, self.lease.etcd().txn(self.removal())).await;
+            let error = match answer {
+                // The key is gone, and an earlier copy may be what removed it.
+                Some(Ok(answer)) => return Ok(answer.succeeded || unanswered),
+                Some(Err(error)) if !error.is_transient() => return Err(error),
+                Some(Err(error)) => error,
+                None => Error::OutcomeUnknown {
+                    operation: "remove a lock's key",
+                    endpoint: "the session's endpoints".into(),
+                    cause: format!("no answer within {bound:?}"),
+                },
+            };
+            if error.is_outcome_unknown() {
+                unanswered = true;
+                if self.created().is_none() {
+                    // A late copy would remove a later attempt's key of the same name.
+                    self.lease.retire();
+                }
+            }
+            tracing::debug!(key = %self.key, %error, "the removal is not answered yet");
+            let resume = runtime.now() + backoff.next_delay(&*runtime);
+            if resume >= until {
+                return Err(error);
+            }
+            runtime.sleep_until(resume).await;
         }
     }
 
