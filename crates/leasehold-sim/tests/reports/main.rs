@@ -5,6 +5,7 @@
 
 mod clocks;
 mod holding;
+mod members;
 mod outages;
 mod releasing;
 mod scene;
