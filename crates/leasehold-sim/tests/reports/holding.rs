@@ -4,8 +4,9 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use leasehold::LossCause;
 use leasehold::mvcc::{PutRequest, Txn};
+use leasehold::runtime::before;
+use leasehold::{LossCause, Session, Ttl};
 use leasehold_sim::cluster::LinkFaults;
 use leasehold_sim::fault::{Kind, Weights};
 use leasehold_sim::run::{GAP, Plan, run};
@@ -104,8 +105,9 @@ fn a58_a_holder_that_panics_lets_go() {
     });
 }
 
+/// C23, D24: renewal lasts as long as the hold, by default.
 #[test]
-fn d08_renewals_come_in_time_for_an_hour_of_slow_answers() {
+fn c23_d08_d24_renewals_come_in_time_for_an_hour_of_slow_answers() {
     play(2, async |scene| {
         let a = scene.client("a").await;
         let held = a.lock("lock").await;
@@ -118,6 +120,54 @@ fn d08_renewals_come_in_time_for_an_hour_of_slow_answers() {
             assert!(held.valid_until().since(a.node.now()) > TTL * 2 / 5, "at {:?}", scene.now());
         }
     });
+}
+
+/// The shortest time to live there is, over a network that is none of the best.
+#[test]
+fn d34_the_shortest_ttl_is_kept_for_an_hour_of_busy_threads_and_slow_answers() {
+    play(3, async |scene| {
+        let a = scene.client("a").await;
+        let shortest = Ttl::seconds(2).unwrap();
+        let session = Session::builder(a.remote.clone()).ttl(shortest).open().await.unwrap();
+        let held = leasehold::Mutex::new(&session, "lock".parse().unwrap()).lock().await.unwrap();
+        let delay = Duration::from_millis(50);
+        scene.cluster.change_links(None, None, |faults| faults.and(LinkFaults { delay, ..LinkFaults::NONE }));
+        for _ in 0..720 {
+            // The program's own threads are blocked half of the time.
+            a.node.block();
+            scene.pass(Duration::from_millis(2500)).await;
+            a.node.unblock();
+            scene.pass(Duration::from_millis(2500)).await;
+            assert!(holds(&held), "at {:?}", scene.now());
+        }
+    });
+}
+
+/// Two contenders, each stopped for two TTLs at every step of its way: no decision rests on a clock that was read before.
+#[test]
+fn d23_contenders_that_are_stopped_between_their_steps_never_both_hold() {
+    for step in 0..60 {
+        play(1, async |scene| {
+            let (a, b) = (scene.client("a").await, scene.client("b").await);
+            let delay = Duration::from_millis(40);
+            scene
+                .cluster
+                .change_links(None, None, |faults| faults.and(LinkFaults { delay, ..LinkFaults::NONE }));
+            let (first, second) = (a.waits("lock"), b.waits("lock"));
+            scene.pass(Duration::from_millis(7 * step)).await;
+            a.node.pause();
+            scene.pass(Duration::from_millis(31)).await;
+            b.node.pause();
+            scene.pass(TTL * 2).await;
+            a.node.resume();
+            b.node.resume();
+            let within = scene.now() + TTL * 3;
+            let first = before(&scene.world, within, first).await;
+            let second = before(&scene.world, within, second).await;
+            let held: Vec<_> = [first, second].into_iter().flatten().flatten().collect();
+            assert!(held.iter().filter(|guard| holds(guard)).count() <= 1, "step {step}");
+        });
+    }
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Clusters that are away, without a quorum, or change their leader all the time.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::etcd::Etcd;
 use leasehold::mvcc::RangeRequest;
+use leasehold::runtime::Instant;
+use leasehold::{Session, Ttl};
+use leasehold_testbed::join;
 
 use crate::scene::{SLACK, TTL, holds, play};
 
@@ -47,8 +51,9 @@ fn a37_without_a_quorum_the_holder_stops_and_nobody_starts() {
     });
 }
 
+/// C26: a process that outlived its servers by minutes is as good as new.
 #[test]
-fn c03_after_an_outage_of_any_length_one_holds_and_one_alone() {
+fn c03_c26_after_an_outage_of_any_length_one_holds_and_one_alone() {
     for (half_ttls, seeds) in [(1, 6), (2, 6), (6, 4), (60, 2)] {
         play(seeds, async |scene| {
             let (a, b) = (scene.client("a").await, scene.client("b").await);
@@ -72,6 +77,71 @@ fn c03_after_an_outage_of_any_length_one_holds_and_one_alone() {
             assert!(holds(&again.unwrap()));
         });
     }
+}
+
+/// B23: and twenty programs that lock again whenever they have lost, work again as soon as there is an etcd.
+#[test]
+fn b23_after_an_outage_of_two_ttls_all_who_come_again_work_again() {
+    play(3, async |scene| {
+        let mut clients = Vec::new();
+        for n in 0..20 {
+            clients.push(scene.client(&format!("c{n}")).await);
+        }
+        let turns = Arc::new(Mutex::new(vec![Instant::ZERO; clients.len()]));
+        let losses = Arc::new(Mutex::new(0));
+        let work: Vec<_> = clients
+            .iter()
+            .enumerate()
+            .map(|(n, client)| {
+                let (mutex, runtime) = (client.mutex(&format!("lock{n}")), client.node.runtime());
+                let (turns, losses, world) = (turns.clone(), losses.clone(), scene.world.clone());
+                join(&*client.node.runtime(), "works", async move {
+                    loop {
+                        // By policy: whatever has happened, it comes again.
+                        let Ok(guard) = mutex.lock().await else {
+                            runtime.sleep_until(runtime.now() + Duration::from_millis(200)).await;
+                            continue;
+                        };
+                        while holds(&guard) {
+                            turns.lock().unwrap()[n] = world.true_now();
+                            runtime.sleep_until(runtime.now() + Duration::from_millis(100)).await;
+                        }
+                        *losses.lock().unwrap() += 1;
+                    }
+                })
+            })
+            .collect();
+        scene.pass(TTL * 2).await;
+        assert_eq!(*losses.lock().unwrap(), 0);
+        scene.outage(TTL * 2).await;
+        let back = scene.now();
+        scene.pass(TTL * 2 + SLACK).await;
+        let idle: Vec<_> = turns.lock().unwrap().iter().map(|last| last.since(back)).collect();
+        let recent = TTL * 2 + SLACK - Duration::from_secs(1);
+        assert!(idle.iter().all(|last| *last >= recent), "{idle:?}");
+        assert_eq!(*losses.lock().unwrap(), 20, "each loss is told once");
+        drop(work);
+    });
+}
+
+/// A26, B24: renewal survives every election that is shorter than what is left of the lease.
+#[test]
+fn a26_b24_the_leader_is_killed_twice_a_minute_for_ten_minutes_and_the_lock_is_kept() {
+    play(4, async |scene| {
+        let a = scene.client("a").await;
+        let twelve = Ttl::seconds(12).unwrap();
+        let session = Session::builder(a.remote.clone()).ttl(twelve).open().await.unwrap();
+        let held = leasehold::Mutex::new(&session, "lock".parse().unwrap()).lock().await.unwrap();
+        for turn in 0..20 {
+            scene.seconds(27).await;
+            let killed = scene.cluster.leader().unwrap();
+            scene.cluster.kill(killed);
+            scene.seconds(3).await;
+            scene.cluster.start(killed);
+            assert!(holds(&held), "after {turn} leaders");
+        }
+        held.verify().await.unwrap();
+    });
 }
 
 #[test]

@@ -72,6 +72,25 @@ fn a56_a_release_at_a_member_without_peers_frees_the_lock_and_harms_no_other() {
 }
 
 #[test]
+fn d33_a_release_and_a_close_with_a_renewal_on_the_wire_leave_nothing_that_renews() {
+    play(10, async |scene| {
+        let a = scene.client("a").await;
+        let held = a.lock("lock").await;
+        let lease = held.lease();
+        let delay = Duration::from_millis(1000);
+        scene.cluster.change_links(None, None, |faults| faults.and(LinkFaults { delay, ..LinkFaults::NONE }));
+        // Renewals come every third of a TTL; one is under way for some of the seeds.
+        scene.pass(TTL / 3 + Duration::from_millis(100 * scene.seeded.seed())).await;
+        assert!(a.node.tasks().contains(&"keep a lease"), "{:?}", a.node.tasks());
+        held.release().await.unwrap();
+        let _ = a.session.close().await;
+        scene.pass(TTL).await;
+        assert!(!a.node.tasks().contains(&"keep a lease"), "{:?}", a.node.tasks());
+        assert!(!scene.cluster.leases().contains(&lease));
+    });
+}
+
+#[test]
 fn d10_an_acquisition_aborted_at_any_point_leaves_nothing() {
     for lose_reply in [0, 300] {
         play(3, async |scene| {

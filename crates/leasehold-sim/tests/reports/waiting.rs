@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use leasehold::LossCause;
 use leasehold::etcd::{Etcd, WatchUpdate};
 use leasehold::mvcc::{Key, KeyRange, WatchRequest};
+use leasehold::runtime::before;
+use leasehold::{EtcdExt, LeaseId, LossCause, TryLock};
 use leasehold_sim::Random;
-use leasehold_sim::cluster::Cluster;
+use leasehold_sim::cluster::{Cluster, LinkFaults};
+use leasehold_testbed::join;
 
 use crate::scene::{SLACK, TTL, holds, play};
 
@@ -198,4 +200,126 @@ fn c32_a_waiter_and_an_observer_hear_on_after_all_members_were_restarted() {
         let key: Key = scene.within(TTL + SLACK, seen).await.0;
         assert!(key.as_bytes().starts_with(b"lock/"));
     });
+}
+
+#[test]
+fn a15_a_try_over_a_slow_network_says_busy_and_leaves_nothing_or_that_nobody_answers() {
+    play(2, async |scene| {
+        let (a, b) = (scene.client("a").await, scene.client("b").await);
+        let delay = Duration::from_millis(200);
+        scene.cluster.change_links(None, None, |faults| faults.and(LinkFaults { delay, ..LinkFaults::NONE }));
+        let held = a.lock("lock").await;
+        for _ in 0..500 {
+            assert!(
+                matches!(b.mutex("lock").try_lock().await.unwrap(), TryLock::Busy(entry) if entry.key == *held.key())
+            );
+            assert_eq!(scene.queued("lock"), 1);
+        }
+        b.cut_off(scene);
+        let error = b.mutex("lock").try_lock().await.unwrap_err();
+        assert_ne!(error.kind(), leasehold::ErrorKind::Refused, "{error}");
+        assert_eq!(scene.queued("lock"), 1);
+        held.verify().await.unwrap();
+    });
+}
+
+#[test]
+fn b01_when_the_holder_stops_renewing_one_of_five_waiters_wins_and_the_others_wait_on() {
+    play(6, async |scene| {
+        let first = scene.client("first").await;
+        let held = first.lock("lock").await;
+        let mut others = Vec::new();
+        for name in ["a", "b", "c", "d", "e"] {
+            let client = scene.client(name).await;
+            let mutex = client.mutex("lock");
+            let waiting =
+                join(&*client.node.runtime(), "waits", async move { mutex.lock_timeout(TTL * 20).await });
+            others.push((client, waiting));
+        }
+        scene.seconds(30).await;
+        first.node.pause();
+        scene.pass(TTL * 4).await;
+        let mut won = Vec::new();
+        for (_, waiting) in &mut others {
+            if let Some(told) = before(&scene.world, scene.now(), waiting).await {
+                won.push(told.unwrap().unwrap());
+            }
+        }
+        assert_eq!(won.len(), 1);
+        assert!(holds(&won[0]) && won[0].token() > held.token());
+        assert_eq!(scene.queued("lock"), 5);
+    });
+}
+
+#[test]
+fn b13_a_wait_outlasts_every_limit_on_calls() {
+    play(4, async |scene| {
+        let (a, b) = (scene.client("a").await, scene.client("b").await);
+        let held = a.lock("lock").await;
+        let waiting = b.waits("lock");
+        // The longest call takes 5 s, and the lease of the waiter 5 s.
+        scene.seconds(180).await;
+        assert!(holds(&held));
+        held.release().await.unwrap();
+        assert!(holds(&scene.within(Duration::from_secs(1), waiting).await.0.unwrap()));
+    });
+}
+
+#[test]
+fn c06_a_release_between_the_look_and_the_watch_is_not_missed() {
+    play(4, async |scene| {
+        let (a, b) = (scene.client("a").await, scene.client("b").await);
+        let delay = Duration::from_millis(300);
+        scene.cluster.change_links(None, None, |faults| faults.and(LinkFaults { delay, ..LinkFaults::NONE }));
+        let mut random = Random::new(scene.seeded.seed());
+        for _ in 0..100 {
+            let held = a.lock("lock").await;
+            let waiting = b.waits("lock");
+            scene.pass(Duration::from_millis(random.next() % 1500)).await;
+            held.release().await.unwrap();
+            // The news, or the confirmation of a watch that was late for it; the look; each there and back.
+            let (next, _) = scene.within(Duration::from_secs(2), waiting).await;
+            next.unwrap().release().await.unwrap();
+        }
+    });
+}
+
+/// Whatever is compacted away while a waiter hears nothing, be it stopped or cut off, it wins when its turn has come.
+#[test]
+fn a11_c09_d44_a_waiter_that_missed_what_was_compacted_wins_in_its_turn() {
+    for stopped in [true, false] {
+        play(9, async |scene| {
+            let (a, b) = (scene.client("a").await, scene.client("b").await);
+            let held = a.lock("lock").await;
+            let waiting = b.waits("lock");
+            scene.seconds(1).await;
+            if stopped {
+                b.node.pause()
+            } else {
+                b.cut_off(scene)
+            }
+            for _ in 0..20 {
+                a.remote.put("elsewhere", "x", LeaseId::NONE).await.unwrap();
+                scene.cluster.compact();
+                scene.pass(TTL / 40).await;
+            }
+            if scene.seeded.seed() % 2 == 0 {
+                // The end of what it waits for is in the history that is gone.
+                held.release().await.unwrap();
+                a.remote.put("elsewhere", "y", LeaseId::NONE).await.unwrap();
+                scene.cluster.compact();
+                if stopped { b.node.resume() } else { b.reconnect(scene) }
+            } else {
+                if stopped {
+                    b.node.resume()
+                } else {
+                    b.reconnect(scene)
+                }
+                held.release().await.unwrap();
+            }
+            let (next, _) = scene.within(TTL, waiting).await;
+            assert!(holds(&next.unwrap()), "stopped: {stopped}");
+            assert_eq!(scene.queued("lock"), 1);
+        });
+    }
 }
