@@ -193,3 +193,72 @@ fn a_try_ends_although_the_lease_lives_on() {
         all_fail_within(seconds(15), &runtime, calls.into_iter()).await;
     });
 }
+
+/// A73: one lease and one renewal at a time, however many locks a process holds.
+#[test]
+fn a73_ten_thousand_locks_of_a_process_are_one_lease_and_are_kept_by_a_renewal_every_third_of_it() {
+    let mut world = World::new(1);
+    let renewals = Arc::new(AtomicU64::new(0));
+    let counted = renewals.clone();
+    world.bent.keep_alive = Arc::new(move |etcd, id| {
+        counted.fetch_add(1, SeqCst);
+        etcd.lease_keep_alive(id)
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let session = open(bent, 15).await;
+        let mut guards = Vec::new();
+        for number in 0..10_000 {
+            guards.push(Mutex::new(&session, name(&format!("lock{number}"))).lock().await.unwrap());
+        }
+        renewals.store(0, SeqCst);
+        nap(&runtime, seconds(600)).await;
+        assert!(guards.iter().all(|guard| guard.ensure_held(Duration::ZERO).is_ok()));
+        assert_eq!(leasehold_testbed::embedded_leases(&world.store).len(), 1);
+        let renewals = renewals.load(SeqCst);
+        assert!((110..=125).contains(&renewals), "{renewals} renewals in 600 s of a TTL of 15 s");
+    });
+}
+
+/// D44: who waits for an hour does not ask for an hour, whatever is compacted meanwhile.
+#[test]
+fn d44_fifty_waiters_ask_once_in_half_a_ttl_each_behind_a_hold_of_an_hour() {
+    let mut world = World::new(1);
+    let asked = Arc::new(AtomicU64::new(0));
+    let (looks, reads) = (asked.clone(), asked.clone());
+    world.bent.txn = Arc::new(move |etcd, txn| {
+        looks.fetch_add(1, SeqCst);
+        etcd.txn(txn)
+    });
+    world.bent.range = Arc::new(move |etcd, request| {
+        reads.fetch_add(u64::from(request.range.start.as_bytes() != b"x"), SeqCst);
+        etcd.range(request)
+    });
+    let (bent, runtime, store) = (world.bent.clone(), world.runtime.clone(), world.store.clone());
+    world.seeded.block_on(async {
+        let holding = open(Bent::new(Arc::new(store.clone())), 60).await;
+        let guard = Mutex::new(&holding, name("a")).lock().await.unwrap();
+        let session = open(bent, 60).await;
+        let waits: Vec<_> = (0..50)
+            .map(|_| {
+                let mutex = Mutex::new(&session, name("a"));
+                join(&*runtime, "waits", async move { mutex.lock().await.map(drop) })
+            })
+            .collect();
+        nap(&runtime, seconds(60)).await;
+        asked.store(0, SeqCst);
+        for minute in 0..60_u64 {
+            store.put("x", minute.to_string(), leasehold::LeaseId::NONE).await.unwrap();
+            let revision = store.get("x").await.unwrap().unwrap().mod_revision;
+            store.compact(revision).unwrap();
+            nap(&runtime, seconds(60)).await;
+        }
+        let each = asked.load(SeqCst) / 50;
+        // The session's renewals read, too: one in 20 s.
+        assert!(each <= 125, "{each} questions of each waiter in an hour, with a TTL of 60 s");
+        guard.release().await.unwrap();
+        for waiting in waits {
+            waiting.await.unwrap();
+        }
+    });
+}

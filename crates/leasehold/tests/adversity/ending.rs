@@ -238,3 +238,69 @@ fn b05_a_refused_renewal_is_the_end_of_the_hold_only_if_the_lease_is_gone() {
         });
     }
 }
+
+/// A21: some members say so for a moment while they catch up (etcd#6978).
+#[test]
+fn a21_a_renewal_that_says_no_time_is_left_is_looked_into_before_the_loss_is_told() {
+    let mut world = World::new(1);
+    let answers = Arc::new(AtomicU64::new(0));
+    let counted = answers.clone();
+    world.bent.keep_alive = Arc::new(move |etcd, id| {
+        let (call, number) = (etcd.lease_keep_alive(id), counted.fetch_add(1, SeqCst));
+        Box::pin(async move {
+            let mut answer = call.await?;
+            if number % 2 == 0 {
+                answer.ttl = 0;
+            }
+            Ok(answer)
+        })
+    });
+    let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+    world.seeded.block_on(async {
+        let sessions = futures_util::future::join_all((0..100).map(|_| open(bent.clone(), 10))).await;
+        nap(&runtime, seconds(600)).await;
+        for session in &sessions {
+            let guard = Mutex::new(session, name("a")).lock().await.unwrap();
+            assert!(guard.ensure_held(Duration::ZERO).is_ok());
+        }
+        assert!(answers.load(SeqCst) > 1000);
+    });
+}
+
+/// B07: a slow disk under etcd, as its clients see it.
+#[test]
+fn b07_renewals_of_which_every_third_fails_or_is_slow_lose_no_lock() {
+    for failure in 0..3 {
+        let mut world = World::new(1);
+        let (answers, clock) = (Arc::new(AtomicU64::new(0)), world.runtime.clone());
+        world.bent.keep_alive = Arc::new(move |etcd, id| {
+            let (call, clock) = (etcd.lease_keep_alive(id), clock.clone());
+            if answers.fetch_add(1, SeqCst) % 3 > 0 {
+                return call;
+            }
+            Box::pin(async move {
+                match failure {
+                    0 => Err(unknown()),
+                    1 => Err(Error::Unavailable {
+                        operation: "renew a lease",
+                        endpoints: "bent".into(),
+                        cause: "no".into(),
+                    }),
+                    _ => {
+                        nap(&clock, seconds(2)).await;
+                        call.await
+                    }
+                }
+            })
+        });
+        let (bent, runtime) = (world.bent.clone(), world.runtime.clone());
+        world.seeded.block_on(async {
+            let session = open(bent, 10).await;
+            let guard = Mutex::new(&session, name("a")).lock().await.unwrap();
+            for _ in 0..600 {
+                nap(&runtime, seconds(1)).await;
+                assert_eq!(guard.ensure_held(Duration::ZERO), Ok(()), "failure {failure}");
+            }
+        });
+    }
+}
