@@ -7,7 +7,7 @@
 //! | certificates | [`Authority`] |
 //! | etcdctl | [`Etcdctl`] |
 //! | Go's own mutex, by the lock service inside etcd | [`LockService`] |
-//! | a network link that can be cut | [`Proxy`] |
+//! | a network link that can be cut or slow | [`Proxy`] |
 //! | a process that holds a lock and can be killed | [`Holder`] |
 //! | a future dropped at each of its await points | [`mod@cut`] |
 //! | a bad network in front of any backend | [`Lossy`] |

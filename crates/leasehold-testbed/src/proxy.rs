@@ -1,8 +1,9 @@
-//! A TCP proxy before a server, whose link can be cut without a word.
+//! A TCP proxy before a server, whose link can be cut without a word, or slow.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,6 +22,8 @@ pub struct Proxy {
 struct Link {
     cut: AtomicBool,
     healed: Notify,
+    /// How much longer each piece takes, in milliseconds.
+    delay: AtomicU64,
 }
 
 impl Link {
@@ -32,6 +35,13 @@ impl Link {
                 return;
             }
             healed.await;
+        }
+    }
+
+    async fn late(&self) {
+        let delay = self.delay.load(Ordering::Acquire);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
         }
     }
 }
@@ -67,6 +77,11 @@ impl Proxy {
         self.link.cut.store(true, Ordering::Release);
     }
 
+    /// From now on each piece takes so much longer, one way.
+    pub fn delay(&self, by: Duration) {
+        self.link.delay.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
     /// What was held back gets through, late.
     pub fn heal(&self) {
         self.link.cut.store(false, Ordering::Release);
@@ -94,6 +109,7 @@ async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + 
         match from.read(&mut buffer).await {
             Ok(0) | Err(_) => return,
             Ok(read) => {
+                link.late().await;
                 link.whole().await;
                 if to.write_all(&buffer[..read]).await.is_err() {
                     return;
