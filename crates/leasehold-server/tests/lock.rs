@@ -125,6 +125,7 @@ async fn a_holder_whose_lease_dies_makes_way() {
     server.stop().await;
 }
 
+/// C23: as etcd does.
 #[tokio::test]
 async fn without_a_lease_the_server_makes_one_of_a_minute() {
     let server = Running::start().await;

@@ -60,6 +60,9 @@ struct State {
     /// When the last grant or renewal that counts was sent.
     sent: Instant,
     valid_until: Instant,
+    /// How many renewals were tried since, and what the last of them met.
+    tries: u32,
+    trouble: Option<String>,
     end: Option<LossCause>,
     /// Takes no new attempts, and is revoked once nobody is on it.
     retired: bool,
@@ -166,6 +169,8 @@ impl Lease {
             state: Exclusive::new(State {
                 sent,
                 valid_until: valid_until(sent, granted),
+                tries: 0,
+                trouble: None,
                 end: None,
                 retired: false,
                 orphaned: false,
@@ -333,19 +338,21 @@ impl Lease {
 
     /// Everything on it is lost. The first cause stays, and is returned.
     pub(crate) fn end(&self, cause: LossCause) -> LossCause {
-        let (first, told) = {
+        let (first, account, told) = {
             let mut state = self.state.lock();
             let first = *state.end.get_or_insert(cause);
+            let account = (first == LossCause::Deadline).then(|| state.account(self.runtime.now()));
             let told: Vec<Lost> = state.members.values().map(|member| member.lost.clone()).collect();
-            (first, told)
+            (first, account, told)
         };
         // Outside the lock: telling wakes tasks of the caller's.
         let mut tasks = 0;
         for lost in told {
-            tasks += usize::from(lost.set(first));
+            tasks += usize::from(lost.set_with(first, account.clone()));
         }
         if tasks > 0 && first != LossCause::Closed {
-            tracing::warn!(lease = %self.id, cause = ?first, holds = tasks, "holds and waits lost: {first}");
+            let account = account.as_deref().unwrap_or_default();
+            tracing::warn!(lease = %self.id, cause = ?first, holds = tasks, account, "holds and waits lost: {first}");
         }
         self.changed.notify_one();
         first
@@ -378,6 +385,22 @@ impl Lease {
     pub(crate) fn orphan(&self) {
         self.state.lock().orphaned = true;
         self.end(LossCause::Closed);
+    }
+}
+
+impl State {
+    /// How it came to the deadline.
+    fn account(&self, now: Instant) -> Arc<str> {
+        let sent = now.since(self.sent).as_secs_f32();
+        let last = format!("the last renewal that counted was sent {sent:.1} s before");
+        let account = match (self.tries, &self.trouble) {
+            (0, _) => {
+                format!("{last}, and none was answered since: this process did not run, or nothing came back")
+            }
+            (tries, Some(trouble)) => format!("{last}; of {tries} tried since, the last met: {trouble}"),
+            (tries, None) => format!("{last}; {tries} were tried since"),
+        };
+        account.into()
     }
 }
 

@@ -54,6 +54,7 @@ async fn attempts_after_each_other_use_one_key_and_attempts_at_once_do_not(backe
 }
 for_each_backend!(attempts_after_each_other_use_one_key_and_attempts_at_once_do_not);
 
+/// A19: also tasks that share a session.
 async fn of_twenty_contenders_never_two_are_inside_and_each_gets_its_turn(backend: Backend) {
     let (witness, runtime, name) = (Witness::new(), backend.etcd().runtime(), backend.lock_name("contended"));
     let shared = session(&backend).await;
@@ -103,6 +104,7 @@ async fn waiters_win_in_the_order_of_their_arrival(backend: Backend) {
 }
 for_each_backend!(waiters_win_in_the_order_of_their_arrival, cluster);
 
+/// B02, D24: by the shortest example there is.
 async fn a_lock_is_still_held_after_three_ttls(backend: Backend) {
     let session = Session::builder(backend.etcd()).ttl(Ttl::seconds(2).unwrap()).open().await.unwrap();
     let mutex = Mutex::new(&session, backend.lock_name("long"));
@@ -116,6 +118,7 @@ async fn a_lock_is_still_held_after_three_ttls(backend: Backend) {
 }
 for_each_backend!(a_lock_is_still_held_after_three_ttls, cluster);
 
+/// A49: nothing of it outlives its lease.
 async fn a_killed_holders_lock_goes_to_the_waiter_within_its_ttl_and_the_expiry_round(backend: Backend) {
     let Some(endpoints) = backend.endpoints() else { return };
     let name = backend.lock_name("killed");

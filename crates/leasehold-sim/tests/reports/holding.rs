@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use leasehold::mvcc::{PutRequest, Txn};
 use leasehold::runtime::before;
-use leasehold::{LossCause, Session, Ttl};
+use leasehold::{Guard, LossCause, Session, Ttl};
 use leasehold_sim::cluster::LinkFaults;
 use leasehold_sim::fault::{Kind, Weights};
 use leasehold_sim::run::{GAP, Plan, run};
 
-use crate::scene::{Resource, SLACK, TTL, holds, play};
+use crate::scene::{Client, Resource, SLACK, Scene, TTL, holds, play};
 
 #[test]
 fn a05_d06_a_holder_cut_off_from_etcd_alone_has_stopped_before_the_next_one_starts() {
@@ -120,6 +120,40 @@ fn c23_d08_d24_renewals_come_in_time_for_an_hour_of_slow_answers() {
             assert!(held.valid_until().since(a.node.now()) > TTL * 2 / 5, "at {:?}", scene.now());
         }
     });
+}
+
+/// What a holder is told tells what has happened: an outage, refused credentials and a sleep by what the renewals met, a
+/// revoked lease, a deleted key and a replaced cluster by the cause.
+#[test]
+fn c19_d35_each_way_to_lose_a_lock_is_told_apart() {
+    type Deed = fn(&Scene, &Client, &Guard);
+    let deeds: [(LossCause, &str, Deed); 6] = [
+        (LossCause::Deadline, "no answer within", |scene, a, _| a.cut_off(scene)),
+        (LossCause::Deadline, "token", |scene, _, _| {
+            scene.cluster.turn_users_on();
+            scene.cluster.refuse_credentials();
+        }),
+        (LossCause::Deadline, "did not run", |_, a, _| a.node.suspend()),
+        (LossCause::LeaseGone, "", |scene, a, _| a.revoke(scene)),
+        (LossCause::KeyDeleted, "", |scene, _, held| scene.cluster.delete(held.key().clone())),
+        (LossCause::ClusterChanged, "", |scene, _, _| scene.cluster.restore(usize::MAX, true)),
+    ];
+    for (cause, account, deed) in deeds {
+        play(3, async |scene| {
+            let a = scene.client("a").await;
+            let held = a.lock("lock").await;
+            scene.pass(TTL * 2).await;
+            assert_eq!((held.lost().cause(), held.lost().account()), (None, None));
+            deed(scene, &a, &held);
+            scene.pass(TTL * 2).await;
+            a.node.wake();
+            let _ = held.ensure_held(Duration::ZERO);
+            let lost = held.lost();
+            assert_eq!(lost.cause(), Some(cause), "{lost:?}");
+            assert!(lost.account().unwrap_or_default().contains(account), "{lost:?}");
+            assert_eq!(lost.account().is_some(), cause == LossCause::Deadline, "{lost:?}");
+        });
+    }
 }
 
 /// The shortest time to live there is, over a network that is none of the best.

@@ -57,6 +57,7 @@ pub struct Lost {
 #[derive(Default)]
 struct Cell {
     cause: OnceLock<LossCause>,
+    account: OnceLock<Arc<str>>,
     token: CancellationToken,
 }
 
@@ -64,6 +65,26 @@ impl Lost {
     /// Why the hold ended, or `None` while it is thought to last.
     pub fn cause(&self) -> Option<LossCause> {
         self.cell.cause.get().copied()
+    }
+
+    /// What led to the end, for people to read: of a hold that ended by its deadline, when the last renewal was sent that
+    /// counted, and what the tries after it met. `None` while the hold is thought to last, and where the cause says it all.
+    ///
+    /// ```
+    /// use leasehold::Lost;
+    ///
+    /// fn story(lost: &Lost) -> Option<String> {
+    ///     let cause = lost.cause()?;
+    ///     Some(match lost.account() {
+    ///         Some(account) => format!("{cause} ({account})"),
+    ///         None => cause.to_string(),
+    ///     })
+    /// }
+    /// assert_eq!(story(&Lost::default()), None);
+    /// ```
+    pub fn account(&self) -> Option<&str> {
+        self.cause()?;
+        self.cell.account.get().map(AsRef::as_ref)
     }
 
     /// Waits for the end of the hold.
@@ -81,6 +102,17 @@ impl Lost {
         self.cell.token.child_token()
     }
 
+    /// Ends the hold, and says what led to it; the first cause stays. Says whether this was the first.
+    pub(crate) fn set_with(&self, cause: LossCause, account: Option<Arc<str>>) -> bool {
+        if self.cause().is_none()
+            && let Some(account) = account
+        {
+            // Before the cause, so that whoever sees that one sees this.
+            let _ = self.cell.account.set(account);
+        }
+        self.set(cause)
+    }
+
     /// Ends the hold; the first cause stays. Says whether this was the first.
     pub(crate) fn set(&self, cause: LossCause) -> bool {
         let first = self.cell.cause.set(cause).is_ok();
@@ -91,7 +123,7 @@ impl Lost {
 
 impl fmt::Debug for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lost").field(&self.cause()).finish()
+        f.debug_tuple("Lost").field(&self.cause()).field(&self.account()).finish()
     }
 }
 
@@ -106,6 +138,21 @@ mod tests {
         assert!(lost.set(LossCause::Deadline));
         assert!(!lost.clone().set(LossCause::Closed));
         assert_eq!(lost.cause(), Some(LossCause::Deadline));
+    }
+
+    #[test]
+    fn the_account_is_that_of_the_first_cause() {
+        let lost = Lost::default();
+        assert_eq!(lost.account(), None);
+        assert!(lost.set_with(LossCause::Deadline, Some("first".into())));
+        assert!(!lost.set_with(LossCause::Closed, Some("second".into())));
+        assert_eq!(lost.account(), Some("first"));
+        let lost = Lost::default();
+        assert!(
+            lost.set_with(LossCause::Closed, None)
+                && !lost.set_with(LossCause::Deadline, Some("late".into()))
+        );
+        assert_eq!(lost.account(), None);
     }
 
     #[test]

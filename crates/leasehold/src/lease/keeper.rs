@@ -73,6 +73,7 @@ async fn renew_until_the_end(lease: &Arc<Lease>) -> LossCause {
             }
             Renewal::Unknown { why } => {
                 tracing::info!(lease = %lease.id, why, "the lease is not known to be renewed; trying again");
+                lease.troubled(why);
                 not_before = runtime.now() + retry.next_delay(runtime);
             }
             Renewal::Over(cause) => return lease.end(cause),
@@ -149,12 +150,19 @@ impl Lease {
         Ok(due)
     }
 
+    /// A renewal does not count.
+    fn troubled(&self, why: String) {
+        let mut state = self.state.lock();
+        state.tries += 1;
+        state.trouble = Some(why);
+    }
+
     /// A renewal counts.
     fn renewed(&self, sent: Instant, ttl: Duration) {
         let mut state = self.state.lock();
         // An answer that comes after the end changes nothing: who was told that all is lost must be able to rely on it.
         if state.end.is_none() && self.runtime.now() < state.valid_until {
-            state.sent = sent;
+            (state.sent, state.tries, state.trouble) = (sent, 0, None);
             state.valid_until = state.valid_until.max(valid_until(sent, ttl));
             tracing::debug!(lease = %self.id, "lease renewed");
         }

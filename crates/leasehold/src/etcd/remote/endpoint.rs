@@ -311,6 +311,7 @@ mod tests {
         }
     }
 
+    /// A70, C14: above all that of an IPv6 address without brackets.
     #[test]
     fn every_refusal_says_what_to_write() {
         for (text, hint) in [
@@ -329,6 +330,8 @@ mod tests {
             ("[::1]", "[::1]:2379"),
             ("[::1:2379", "[::1]:2379"),
             ("[etcd]:2379", "not an IPv6 address"),
+            ("[fe80::1%lo]:2379", "not an IPv6 address"),
+            ("fe80::1%lo", "[::1]:2379"),
             ("a b:1", "commas"),
             ("ftp://etcd:2379", "http://etcd:2379"),
             ("https://etcd", "write etcd:2379"),
