@@ -13,9 +13,9 @@ use crate::runtime::{Backoff, Runtime, before};
 /// How long a request that was given up may still be under way.
 const LATE: Duration = Duration::from_secs(20);
 
-/// How long the first try to revoke a lease may take, before another member is asked: it has to fit into what the closing
-/// of a session waits. The next ones may take longer each time.
-const TRY: Duration = Duration::from_millis(600);
+/// How long each of the first two tries to revoke a lease may take, before another member is asked: three of them have to
+/// fit into what the closing of a session waits. The next ones may take longer each time.
+const TRY: Duration = Duration::from_millis(400);
 
 /// A grant under way. If it is dropped unfinished, or its answer is lost, the lease is revoked by its number.
 pub(super) struct Grant {
@@ -74,10 +74,10 @@ async fn revoke_when_it_comes(etcd: &Arc<dyn Etcd>, runtime: &dyn Runtime, id: L
 /// Revokes a lease; tries until it is known to be gone or `until` is past. Says whether it is known.
 pub(super) async fn revoke(etcd: &Arc<dyn Etcd>, runtime: &dyn Runtime, id: LeaseId, until: Instant) -> bool {
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
-    let mut patience = TRY;
+    let mut silent: u32 = 0;
     loop {
+        let patience = TRY * (1 << silent.saturating_sub(1).min(5));
         let at = until.min(runtime.now() + patience);
-        patience *= 2;
         match before(runtime, at, etcd.lease_revoke(id)).await {
             Some(Ok(_)) => return true,
             Some(Err(error)) if error.refusal().is_some_and(|no| no.code == Code::NotFound) => return true,
@@ -86,7 +86,7 @@ pub(super) async fn revoke(etcd: &Arc<dyn Etcd>, runtime: &dyn Runtime, id: Leas
                 tracing::debug!(lease = %id, %error, "the lease is not revoked; it ends by itself");
                 return false;
             }
-            None if runtime.now() < until => {}
+            None if runtime.now() < until => silent = silent.saturating_add(1),
             None => return false,
         }
     }

@@ -304,3 +304,21 @@ fn b07_renewals_of_which_every_third_fails_or_is_slow_lose_no_lock() {
         });
     }
 }
+
+#[test]
+fn a_lease_whose_number_is_taken_is_asked_for_under_another() {
+    for taken in [1, 3, 4] {
+        let mut world = World::new(1);
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = asked.clone();
+        world.bent.grant = Arc::new(move |etcd, request| {
+            if counted.fetch_add(1, SeqCst) < taken {
+                return Box::pin(std::future::ready(Err(refused(Code::FailedPrecondition))));
+            }
+            etcd.lease_grant(request)
+        });
+        let bent = world.bent.clone();
+        let opened = world.seeded.block_on(Session::open(bent));
+        assert_eq!((opened.is_ok(), asked.load(SeqCst)), (taken < 4, 4.min(taken + 1)));
+    }
+}

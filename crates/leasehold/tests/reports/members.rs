@@ -1,5 +1,7 @@
 //! A real cluster of three, of which one member is of no use: dead, frozen, refusing, behind a link that is cut, or slow.
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +45,11 @@ impl Stage {
 
     fn client(&self) -> Remote {
         Remote::connect(self.links.iter().map(Proxy::endpoint).collect::<Vec<_>>()).unwrap()
+    }
+
+    /// One that reaches the members themselves: a dead one refuses, where a link would hang up.
+    fn direct(&self) -> Remote {
+        Remote::connect(self.cluster.endpoints()).unwrap()
     }
 
     fn disturb(&self, member: usize, trouble: Trouble) {
@@ -89,7 +96,10 @@ fn one_of_three(version: Version) {
         let Some(stage) = Stage::start(version).await else { return };
         for (turn, trouble) in TROUBLES.into_iter().enumerate() {
             // Each client is at one member, by chance; with three of them few turns pass one by.
-            let clients: Vec<_> = (0..3).map(|_| stage.client()).collect();
+            let mut clients: Vec<_> = (0..3).map(|_| stage.client()).collect();
+            if matches!(trouble, Trouble::Dead | Trouble::Frozen) {
+                clients.push(stage.direct());
+            }
             let mut sessions = Vec::new();
             for client in &clients {
                 sessions.push(open(client.clone(), 10).await);
@@ -225,5 +235,67 @@ fn b03_a_watch_misses_nothing_while_members_come_and_go() {
         assert_eq!(told, wrote);
         let remote: Arc<dyn Etcd> = Arc::new(remote);
         remote.close().await;
+    });
+}
+
+/// What stands at an endpoint beside the real one.
+#[derive(Clone, Copy, Debug)]
+enum Impostor {
+    /// Nobody.
+    Refuses,
+    /// Takes connections and says nothing.
+    Silent,
+    /// Takes them and hangs up.
+    HangsUp,
+    /// Answers as a web server of old.
+    SpeaksHttp1,
+    /// Answers with noise.
+    Noisy,
+}
+
+/// Its address, for as long as the listener's thread finds anybody to answer.
+fn impostor(kind: Impostor) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let words: &'static [u8] = match kind {
+        Impostor::Refuses => return address,
+        Impostor::Silent | Impostor::HangsUp => b"",
+        Impostor::SpeaksHttp1 => b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+        Impostor::Noisy => &[0x16, 0x03, 0x01, 0xff, 0xfe, 0x00, 0x15, 0x42],
+    };
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let _ = stream.write_all(words);
+            if !matches!(kind, Impostor::HangsUp) {
+                kept.push(stream);
+            }
+        }
+    });
+    address
+}
+
+/// A72, B15: whatever stands at two of three endpoints, and at whichever places.
+#[test]
+fn a72_b15_a_lock_is_had_in_time_whatever_stands_at_the_other_endpoints() {
+    let Some(server) = RealEtcd::start(Version::V35, Options::default()) else { return };
+    use Impostor::{HangsUp, Noisy, Refuses, Silent, SpeaksHttp1};
+    block_on(async {
+        let all = [Refuses, Silent, HangsUp, SpeaksHttp1, Noisy];
+        let tries = (0..15).map(|turn| {
+            let kind = all[turn % 5];
+            let mut endpoints = vec![impostor(kind), impostor(kind)];
+            endpoints.insert(turn / 5, server.endpoint());
+            async move {
+                let remote = Remote::connect(endpoints).unwrap();
+                let session = Session::open(remote).await.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+                let mutex = Mutex::new(&session, format!("lock{turn}").parse().unwrap());
+                mutex.lock().await.unwrap().release().await.unwrap();
+                session.close().await.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+            }
+        });
+        // All at once: what they wait for is not this machine.
+        within(Duration::from_secs(15), "all of them", futures_util::future::join_all(tries)).await;
     });
 }

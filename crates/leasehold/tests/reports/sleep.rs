@@ -108,4 +108,5 @@ fn d36_d39_the_first_check_after_everything_was_stopped_for_longer_than_the_ttl_
     sleeper.thaw();
     let woke = lines.find(|line| line.starts_with("woke")).expect("it wakes");
     assert_eq!(woke, "woke Err(Deadline) false Err(Deadline)");
+    lines.for_each(drop);
 }
