@@ -45,6 +45,8 @@ const TTL: Duration = Duration::from_secs(10);
 struct Stage {
     node: Node,
     remote: Remote,
+    /// It has neither connected nor, where there are users, logged in.
+    fresh: Remote,
     session: Session,
     /// Its last lease is over, and there was no answer about the next.
     expired: Session,
@@ -106,6 +108,14 @@ const CALLS: &[(&str, Duration, Outcome, Call)] = calls! {
     "EtcdExt::delete_if_value", CALL, Failed, |s| failed(s.remote.delete_if_value("k", "v").await);
     "Prefixed", CALL, Failed, |s| failed(Prefixed::new(Arc::new(s.remote), "p/").unwrap().get("k").await);
 
+    "Etcd::range, by a fresh client", CALL, Failed, |s| failed(s.fresh.range(RangeRequest::key("k")).await);
+    "Etcd::txn, by a fresh client", CALL, Failed,
+        |s| failed(s.fresh.txn(Txn::new().then(PutRequest::new("k", "v"))).await);
+    "Etcd::lease_keep_alive, by a fresh client", CALL, Failed,
+        |s| failed(s.fresh.lease_keep_alive(s.guard.lease()).await);
+    "Session::open, by a fresh client", GRANT, Failed, |s| failed(Session::open(s.fresh).await);
+    "DistributedLock::try_lock, by a fresh client", GRANT, Failed,
+        |s| failed(distributed(&s.fresh, "fresh", "ours").try_lock().await);
     "Session::open", GRANT, Failed, |s| failed(Session::open(s.remote).await);
     "SessionBuilder::open", GRANT, Failed, |s| failed(Session::builder(s.remote).open().await);
     "Session::close", CLOSE, Failed, |s| failed(s.session.close().await);
@@ -161,13 +171,17 @@ fn distributed(remote: &Remote, key: &'static str, token: &'static str) -> Distr
 }
 
 /// Plays it from the first seconds of a silence, with connections that stand, and much later.
-fn in_silence(seed: u64, later: bool, play: impl AsyncFnOnce(&Seeded, &Cluster, Stage)) {
+fn in_silence(seed: u64, later: bool, users: bool, play: impl AsyncFnOnce(&Seeded, &Cluster, Stage)) {
     let seeded = Seeded::new(seed).limit(Duration::from_secs(3600));
     let cluster = Cluster::new(&seeded, 3, |_| ClockError::NONE);
+    if users {
+        cluster.turn_users_on();
+    }
     seeded.block_on(async {
         let world = seeded.notes();
         let (node, other) = (seeded.node("ours", ClockError::NONE), seeded.node("theirs", ClockError::NONE));
-        let ((remote, _), (others, _)) = (cluster.client(&node), cluster.client(&other));
+        let [(remote, _), (fresh, _), (others, _)] =
+            [cluster.client(&node), cluster.client(&node), cluster.client(&other)];
         let (session, expired) = (self::session(&remote).await, self::session(&remote).await);
         let theirs = self::session(&others).await;
         let mutex = |session: &Session, name: &str| Mutex::new(session, name.parse().unwrap());
@@ -187,6 +201,7 @@ fn in_silence(seed: u64, later: bool, play: impl AsyncFnOnce(&Seeded, &Cluster, 
             leaseless: mutex(&expired, "free"),
             node,
             remote,
+            fresh,
             session,
             expired,
         };
@@ -203,8 +218,8 @@ fn in_silence(seed: u64, later: bool, play: impl AsyncFnOnce(&Seeded, &Cluster, 
 #[test]
 fn a14_a25_b13_c18_every_call_ends_within_its_stated_bound() {
     for (name, bound, expected, call) in CALLS {
-        for (seed, later) in [(1, false), (2, true), (3, false), (4, true)] {
-            in_silence(seed, later, async |seeded, _, stage| {
+        for (seed, later, users) in [(1, false, false), (2, true, true), (3, false, true), (4, true, false)] {
+            in_silence(seed, later, users, async |seeded, _, stage| {
                 let (world, begun) = (seeded.notes(), seeded.notes().true_now());
                 let ended = before(&world, begun + Duration::from_secs(300), call(stage)).await;
                 let took = world.true_now().since(begun);
@@ -247,7 +262,7 @@ fn a14_a39_waits_that_the_silence_finds_waiting_end_with_their_lease_or_their_ti
 /// The one call without a bound: a watch goes on trying, and goes on where it stood.
 #[test]
 fn b03_a_watch_outlives_the_silence() {
-    in_silence(1, true, async |seeded, cluster, stage| {
+    in_silence(1, true, false, async |seeded, cluster, stage| {
         let world = seeded.notes();
         let mut updates = stage.remote.watch(follow());
         let silent = before(&world, world.true_now() + Duration::from_secs(60), updates.next()).await;
