@@ -147,8 +147,9 @@ impl DistributedLock {
     /// # Cancel safety
     /// Once polled it takes effect, dropped or not.
     pub async fn unlock(&self) -> Result<bool> {
-        let Some(Held { place, lease, .. }) = self.held.lock().take() else { return Ok(false) };
+        let Some(Held { mut place, lease, .. }) = self.held.lock().take() else { return Ok(false) };
         let removed = place.leave(LossCause::Released).await.map_err(|error| self.named(error))?;
+        drop(place);
         // The key is gone; a lease that is not known to be revoked ends by itself.
         let revoked = lease.0.close().await;
         tracing::debug!(lock = %self.key, removed, revoked = revoked.is_ok(), "lock released");

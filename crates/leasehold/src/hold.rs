@@ -197,7 +197,12 @@ impl Guard {
     ///
     /// # Cancel safety
     /// Once polled it takes effect, dropped or not.
-    pub async fn release(self) -> Result<()> {
+    pub async fn release(mut self) -> Result<()> {
+        self.leave().await
+    }
+
+    /// As [`Guard::release`], for a guard that is dropped right after.
+    pub(crate) async fn leave(&mut self) -> Result<()> {
         let Self { place, name, token, .. } = self;
         let released = place.leave(LossCause::Released).await;
         tracing::debug!(lock = %name, token = token.as_u64(), known = released.is_ok(), "lock released");

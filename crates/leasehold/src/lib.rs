@@ -42,6 +42,7 @@
 //! | a fair lock | [`Mutex`] |
 //! | the smallest lock: one key, one token | [`DistributedLock`] |
 //! | leases, shutdown | [`Session`] |
+//! | programs without an async runtime | [`blocking`] |
 //! | what one holds | [`Guard`], [`Lost`], [`LossCause`], [`FencingToken`] |
 //! | who holds what, and who waits | [`survey`] |
 //! | taking a lock from whoever has it | [`eviction`] |
@@ -55,6 +56,7 @@
 //! | `tls` | no | secure connections for it |
 //! | `conformance` | no | the suite that any [`Etcd`](etcd::Etcd) can be run through |
 
+pub mod blocking;
 mod distributed_lock;
 mod error;
 pub mod etcd;

@@ -142,7 +142,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Leaves the queue, and says so once the entry is gone.
-    pub(crate) async fn leave(self) -> Result<()> {
+    pub(crate) async fn leave(mut self) -> Result<()> {
         self.place.leave(LossCause::Released).await.map(drop)
     }
 

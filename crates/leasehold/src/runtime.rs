@@ -3,7 +3,7 @@
 //! Everything here that waits, runs by itself or draws a number does so through a [`Runtime`], so that a seeded
 //! executor can own all three and replay a run exactly. The real one is [`SystemRuntime`].
 
-mod system;
+pub(crate) mod system;
 
 use std::fmt;
 use std::future::Future;

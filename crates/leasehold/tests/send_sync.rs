@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use leasehold::blocking;
 use leasehold::etcd::{Etcd, Updates};
 use leasehold::mvcc::{RangeRequest, Txn, WatchRequest};
 use leasehold::runtime::{SystemRuntime, Task};
@@ -32,6 +33,13 @@ fn every_public_type_crosses_threads() {
     both::<LossCause>();
     both::<FencingToken>();
     both::<DistributedLock>();
+    both::<blocking::Session>();
+    both::<blocking::SessionBuilder>();
+    both::<blocking::Mutex>();
+    both::<blocking::TryLock>();
+    both::<blocking::Guard>();
+    both::<blocking::Lost>();
+    both::<blocking::DistributedLock>();
     both::<Entry>();
     both::<Error>();
     both::<LockName>();

@@ -173,8 +173,8 @@ impl Place {
     }
 
     /// Removes the key. It is gone then, and the answer tells whether this is what removed it. If the answer does not
-    /// come the removal goes on in the background.
-    pub(crate) async fn leave(mut self, cause: LossCause) -> Result<bool> {
+    /// come, the removal goes on in the background once the place is dropped, which is all that may be done with it.
+    pub(crate) async fn leave(&mut self, cause: LossCause) -> Result<bool> {
         self.lost.set(cause);
         if matches!(self.stage, Stage::Sending(_)) {
             // Whoever waited for it gave up; a removal that overtook it would remove nothing.
@@ -189,7 +189,7 @@ impl Place {
                 Ok(removed)
             }
             Err(error) => {
-                // Dropped as it stands: the removal starts anew on the lease's thread.
+                // When it is dropped as it stands, the removal starts anew on the lease's thread.
                 self.lease.retire();
                 Err(error)
             }

@@ -9,6 +9,7 @@
 mod clock;
 mod timer;
 
+use std::cell::Cell;
 use std::future::pending;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -87,6 +88,17 @@ impl Runtime for SystemRuntime {
     }
 }
 
+thread_local! {
+    /// Whether this thread is one of those that drive tasks.
+    static OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the caller is run by one of the library's threads: if it waited here for another of their tasks, it might
+/// wait for ever.
+pub(crate) fn is_own_thread() -> bool {
+    OWN.try_with(Cell::get).unwrap_or(false)
+}
+
 fn spawn_on(thread: &Handle, task: BoxFuture<'static, ()>) -> Task {
     let task = thread.spawn(task).abort_handle();
     Task::new(move || task.abort())
@@ -99,7 +111,10 @@ fn thread(name: &'static str) -> Result<Handle> {
     let handle = runtime.handle().clone();
     std::thread::Builder::new()
         .name(name.into())
-        .spawn(move || runtime.block_on(pending::<()>()))
+        .spawn(move || {
+            OWN.set(true);
+            runtime.block_on(pending::<()>());
+        })
         .map_err(refused)?;
     Ok(handle)
 }
