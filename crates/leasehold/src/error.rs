@@ -13,6 +13,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a call failed. Match on [`Error::kind`]; the variants tell people what happened and what to do.
 ///
 /// That a lock is busy is no error: it is a value, such as [`crate::TryLock::Busy`].
+///
+/// ```
+/// use leasehold::{ErrorKind, LockName};
+///
+/// let error = LockName::new("").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+/// assert_eq!(error.to_string(), "the lock name \"\" is not usable: it is empty; give it 1 to 512 bytes");
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -121,6 +129,20 @@ pub enum Error {
 }
 
 /// The kinds of [`Error`] a caller may want to tell apart.
+///
+/// ```
+/// use leasehold::{Error, ErrorKind};
+///
+/// fn advice(error: &Error) -> &'static str {
+///     match error.kind() {
+///         ErrorKind::Unavailable => "try again later",
+///         ErrorKind::OutcomeUnknown => "look before you try again",
+///         ErrorKind::Lost => "begin again with a new attempt",
+///         _ => "read the message",
+///     }
+/// }
+/// # let _ = advice;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -3,7 +3,7 @@
 //! | backend | what it is |
 //! |---|---|
 //! | [`Embedded`] | the store in this process: for tests, and for one machine |
-//! | [`Remote`] | a real etcd cluster, or `leasehold serve`, over gRPC (feature `remote`) |
+//! | `Remote` | a real etcd cluster, or `leasehold serve`, over gRPC (feature `remote`) |
 //! | [`Prefixed`] | either, seen through a namespace |
 //!
 //! All three pass one suite, `conformance` (feature `conformance`), and so should yours.
@@ -58,6 +58,23 @@ pub type Call<T> = BoxFuture<'static, Result<T>>;
 pub type Updates = BoxStream<'static, Result<WatchUpdate>>;
 
 /// What a watch tells.
+///
+/// ```
+/// use futures_util::StreamExt;
+/// use leasehold::etcd::{Etcd, WatchUpdate};
+/// use leasehold::mvcc::{KeyRange, WatchRequest};
+/// use leasehold::{Embedded, EtcdExt};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let etcd = Embedded::start()?;
+/// let mut updates = etcd.watch(WatchRequest::range(KeyRange::key("motto")));
+/// assert!(matches!(updates.next().await, Some(Ok(WatchUpdate::Confirmed(_)))));
+/// etcd.put("motto", "one at a time", Default::default()).await?;
+/// let Some(Ok(WatchUpdate::Events { events, .. })) = updates.next().await else { panic!("no event") };
+/// assert_eq!(events[0].kv.value, "one at a time");
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchUpdate {
@@ -81,8 +98,28 @@ pub enum WatchUpdate {
 /// states. An error says whether the request may have been carried out: [`Error::is_outcome_unknown`]. A backend never
 /// re-sends a write whose outcome is unknown; the callers here know when that is safe.
 ///
+/// # Errors
+/// [`Error::Unavailable`] if nobody could be asked, [`Error::OutcomeUnknown`] if no answer came, [`Error::Refused`] if it
+/// was a no, [`Error::Closed`] after [`Etcd::close`].
+///
 /// # Cancel safety
 /// Dropping a call's future stops waiting for the answer; the request may be carried out all the same.
+///
+/// ```
+/// use std::sync::Arc;
+/// use leasehold::etcd::Etcd;
+/// use leasehold::mvcc::{Compare, PutRequest, RangeRequest, Txn};
+/// use leasehold::Embedded;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let etcd: Arc<dyn Etcd> = Arc::new(Embedded::start()?);
+/// let claim = Txn::new().when(Compare::absent("seat")).then(PutRequest::new("seat", "mine"));
+/// assert!(etcd.txn(claim.clone()).await?.succeeded);
+/// assert!(!etcd.txn(claim).await?.succeeded, "it is taken");
+/// assert_eq!(etcd.range(RangeRequest::key("seat")).await?.kvs[0].value, "mine");
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 pub trait Etcd: fmt::Debug + Send + Sync + 'static {
     /// Reads keys.
     fn range(&self, request: RangeRequest) -> Call<RangeAnswer>;
@@ -121,6 +158,25 @@ pub trait Etcd: fmt::Debug + Send + Sync + 'static {
 
 /// The operations of a key-value store by name, for every [`Etcd`]. Each is one call, and ends within the backend's bound
 /// for one.
+///
+/// # Errors
+/// Those of the call that each of them makes; [`Error::Protocol`] if the answer lacks its part.
+///
+/// # Cancel safety
+/// As [`Etcd`]'s: dropping the future stops waiting for the answer, and the request may be carried out all the same.
+///
+/// ```
+/// use leasehold::{Embedded, EtcdExt};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let etcd = Embedded::start()?;
+/// assert!(etcd.put_if_not_exists("seat", "mine", Default::default()).await?);
+/// assert!(!etcd.delete_if_value("seat", "theirs").await?);
+/// assert!(etcd.delete("seat").await?);
+/// assert_eq!(etcd.get("seat").await?, None);
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 pub trait EtcdExt: Etcd {
     /// Writes `value` under `key`, on `lease` if it is not [`LeaseId::NONE`].
     fn put(&self, key: impl Into<Key>, value: impl Into<Bytes>, lease: LeaseId) -> Call<PutAnswer> {

@@ -38,6 +38,23 @@ use place::Place;
 /// Dropping it gives the lock up in the background, on the library's own thread: also outside a runtime, and also in
 /// a panic. [`Guard::release`] does the same and says when it is done. Forgetting it ([`std::mem::forget`]) keeps the
 /// lock, and its lease renewed, until the session is closed or the process ends.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::mvcc::{PutRequest, Txn};
+/// use leasehold::{Embedded, Mutex, Session};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let session = Session::open(Embedded::start()?).await?;
+/// let guard = Mutex::new(&session, "report".parse()?).lock().await?;
+/// assert!(guard.ensure_held(Duration::from_secs(1)).is_ok(), "it lasts a second at least");
+/// // A write that etcd carries out only while the lock is held:
+/// let write = Txn::new().then(PutRequest::new("report/page", "one"));
+/// assert!(guard.txn(write).await?.succeeded);
+/// guard.release().await?;
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[must_use = "dropping the guard gives the lock up; keep it while you work"]
 #[clippy::has_significant_drop]
 pub struct Guard {

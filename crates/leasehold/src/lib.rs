@@ -1,21 +1,33 @@
 //! Distributed locks held by etcd leases.
 //!
+//! **Lock.** A [`Session`] keeps a lease alive; a [`Mutex`] waits in line on it and gives a [`Guard`].
+//!
 //! ```
-//! use std::time::Duration;
 //! use leasehold::{Embedded, Mutex, Session};
 //!
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! // The embedded etcd works at once; `Remote::connect("10.0.0.1:2379,10.0.0.2:2379")?` is all that differs later.
+//! // An etcd in this process. For more than one machine: `Remote::connect("etcd1:2379,etcd2:2379,etcd3:2379")?`
 //! let session = Session::open(Embedded::start()?).await?;
 //! let mutex = Mutex::new(&session, "nightly-report".parse()?);
+//! let guard = mutex.lock().await?;                 // first come, first served; nothing is polled
 //!
-//! let guard = mutex.lock().await?;                 // first come, first served; no polling
-//! let token = guard.token();                       // rises with each grant: let the resource refuse lower ones
-//! guard.ensure_held(Duration::from_secs(1)).expect("just granted");
-//! let done = guard.run_while_held(async {          // dropped the moment the hold can no longer be trusted
-//!     format!("written under {token}")
-//! }).await;
-//! assert!(done.is_ok());
+//! // LOSS. A lease can end under you: etcd away for too long, a machine that slept, somebody's hand.
+//! // The guard knows in time, and why. Work is dropped at its next step,
+//! let work = async { /* read, think, write */ };
+//! if let Err(cause) = guard.run_while_held(work).await {
+//!     eprintln!("stopped: {cause}");
+//! }
+//! // and what cannot be dropped asks the clock before each step that must not happen too late.
+//! let margin = std::time::Duration::from_secs(1);  // what the step takes, with room to spare
+//! guard.ensure_held(margin).expect("granted a moment ago");
+//!
+//! // FENCING. Between that check and the arrival of a write time may pass, and no lock can prevent it. So send
+//! // the token along, and let the resource refuse one that is lower than the highest it has seen.
+//! let token = guard.token().as_u64();              // rises with each grant
+//! # let _ = token;
+//!
+//! // SHUTDOWN. Release says when the lock is free. A guard that is dropped, by a panic, too, is released in the
+//! // background. Closing the session gives its lease back; a program that is killed leaves it for a TTL, 15 s.
 //! guard.release().await?;
 //! session.close().await?;
 //! # Ok::<(), leasehold::Error>(())
@@ -46,6 +58,7 @@
 //! | what one holds | [`Guard`], [`Lost`], [`LossCause`], [`FencingToken`] |
 //! | who holds what, and who waits | [`survey`] |
 //! | taking a lock from whoever has it | [`eviction`] |
+//! | what went wrong | [`Error`], [`ErrorKind`] |
 //! | backends | [`etcd`]: [`Embedded`], `Remote`, [`Prefixed`] |
 //! | time, tasks and chance, for simulation | [`runtime`] |
 //!

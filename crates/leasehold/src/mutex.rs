@@ -55,6 +55,20 @@ pub struct Mutex {
 }
 
 /// What came of [`Mutex::try_lock`].
+///
+/// ```
+/// use leasehold::{Embedded, Mutex, Session, TryLock};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let session = Session::open(Embedded::start()?).await?;
+/// let mutex = Mutex::new(&session, "report".parse()?);
+/// match mutex.try_lock().await? {
+///     TryLock::Acquired(guard) => guard.release().await?,
+///     TryLock::Busy(holder) => println!("held by {holder}"),
+/// }
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "if it was acquired, dropping this gives the lock up"]
 pub enum TryLock {

@@ -118,6 +118,16 @@ impl fmt::Debug for LockName {
 /// It is the longest time a dead holder keeps the others out (but for leader changes of the server, each of which
 /// starts it anew), and the longest outage of the server that a live holder survives, less a margin. Ten seconds or
 /// more ride out an election of the server.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::Ttl;
+///
+/// assert_eq!(Ttl::default().as_secs(), 15);
+/// assert_eq!(Ttl::new(Duration::from_millis(2500))?.as_secs(), 3);
+/// assert!(Ttl::seconds(1).is_err());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(u16);
 

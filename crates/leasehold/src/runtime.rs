@@ -15,6 +15,19 @@ pub use leasehold_mvcc::Instant;
 pub use system::SystemRuntime;
 
 /// Time, tasks and randomness.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::runtime::{Runtime, SystemRuntime, before};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let runtime = SystemRuntime::shared()?;
+/// let soon = runtime.now() + Duration::from_millis(10);
+/// assert_eq!(before(&*runtime, soon, std::future::pending::<()>()).await, None);
+/// assert!(runtime.now() >= soon);
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// The time on a steady clock that goes on while the machine is suspended.
     fn now(&self) -> Instant;
@@ -36,6 +49,16 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A running task. Dropping this stops the task at its next await point; [`Task::detach`] lets it run to its end.
+///
+/// ```
+/// use leasehold::runtime::{Runtime, SystemRuntime};
+///
+/// let (done, ended) = std::sync::mpsc::channel();
+/// let task = SystemRuntime::shared()?.spawn("an errand", Box::pin(async move { done.send(7).unwrap() }));
+/// task.detach();                                    // or keep it, and drop it to stop it
+/// assert_eq!(ended.recv(), Ok(7));
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[must_use = "dropping a task stops it"]
 pub struct Task {
     abort: Option<Box<dyn FnOnce() + Send + Sync>>,

@@ -60,6 +60,19 @@ struct Shared {
 }
 
 /// The settings of a [`Session`], see [`Session::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::{Embedded, Session, Ttl};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let settings = Session::builder(Embedded::start()?).ttl(Ttl::seconds(30)?).program("backup");
+/// let session = settings.max_hold(Duration::from_secs(3600)).open().await?;
+/// assert_eq!(session.granted_ttl(), Some(Duration::from_secs(30)));
+/// session.close().await?;
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is opened"]
 pub struct SessionBuilder {

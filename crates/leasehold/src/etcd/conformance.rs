@@ -4,6 +4,9 @@
 //! [`Subject::prefix`] alone, and remove what they make, so a shared server will do, but for
 //! [`watching::a_watch_from_compacted_history_is_told_so`], which compacts, and [`closing`], which closes the handle.
 //!
+//! # Cancel safety
+//! A claim that is dropped before its end leaves the keys and leases it has made.
+//!
 //! ```
 //! use std::sync::Arc;
 //! use leasehold::Embedded;

@@ -24,6 +24,18 @@ use fanout::Fanout;
 pub use fanout::{WatchControl, WatchStream};
 
 /// How an embedded etcd begins.
+///
+/// ```
+/// use leasehold::Embedded;
+/// use leasehold::etcd::EmbeddedOptions;
+/// use leasehold::mvcc::StoreOptions;
+/// use leasehold::runtime::SystemRuntime;
+///
+/// let store = StoreOptions { history_limit: Some(100), ..StoreOptions::default() };
+/// let etcd = Embedded::new(SystemRuntime::shared()?, EmbeddedOptions { store });
+/// # let _ = etcd;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
     /// The store's beginnings: ids, first revision, how much history it keeps.

@@ -17,6 +17,20 @@ use crate::runtime::Runtime;
 /// Another etcd seen through a prefix: its user neither sees nor touches a key without it.
 ///
 /// Leases have no names and are not confined: a lease's list of keys shows those of the namespace alone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use leasehold::{Embedded, EtcdExt, Prefixed};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let etcd = Embedded::start()?;
+/// let ours = Prefixed::new(Arc::new(etcd.clone()), "team-a/")?;
+/// ours.put("motto", "one at a time", Default::default()).await?;
+/// assert!(etcd.get("team-a/motto").await?.is_some());
+/// assert!(etcd.get("motto").await?.is_none());
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Prefixed {
     etcd: Arc<dyn Etcd>,

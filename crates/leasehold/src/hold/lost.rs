@@ -6,6 +6,19 @@ use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
 /// Why a hold, or a place in a queue, ended.
+///
+/// ```
+/// use leasehold::{Embedded, EtcdExt, LossCause, Mutex, Session};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let etcd = Embedded::start()?;
+/// let session = Session::open(etcd.clone()).await?;
+/// let guard = Mutex::new(&session, "report".parse()?).lock().await?;
+/// etcd.delete(guard.key().clone()).await?;         // somebody's hand
+/// assert_eq!(guard.verify().await.unwrap_err().loss(), Some(LossCause::KeyDeleted));
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossCause {
@@ -49,6 +62,20 @@ impl fmt::Display for LossCause {
 ///
 /// It fires before the server can give the lock to somebody else, and it needs no network for that. Once fired it
 /// stays so.
+///
+/// ```
+/// use leasehold::{Embedded, LossCause, Mutex, Session};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let session = Session::open(Embedded::start()?).await?;
+/// let guard = Mutex::new(&session, "report".parse()?).lock().await?;
+/// let lost = guard.lost();                          // for another task, or for after the guard
+/// assert_eq!(lost.cause(), None);
+/// session.close().await?;
+/// assert_eq!(lost.wait().await, LossCause::Closed);
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Default)]
 pub struct Lost {
     cell: Arc<Cell>,

@@ -8,6 +8,22 @@ use leasehold_mvcc::{Key, KeyValue, LeaseId, Revision};
 use serde::{Deserialize, Serialize};
 
 /// An entry of a lock's queue: the first is the holder, the others wait.
+///
+/// ```
+/// use leasehold::{Embedded, Mutex, Session};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let session = Session::builder(Embedded::start()?).program("nightly").open().await?;
+/// let mutex = Mutex::new(&session, "report".parse()?);
+/// let guard = mutex.lock().await?;
+/// for entry in mutex.queue().await? {
+///     println!("{entry}");                          // nightly (pid 71) on host9, on lease 3f…
+///     assert_eq!(entry.who.unwrap().program, "nightly");
+/// }
+/// guard.release().await?;
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its key.
@@ -21,6 +37,12 @@ pub struct Entry {
 }
 
 /// Who made an entry, by its own account.
+///
+/// ```
+/// let value = r#"{"host":"host9","pid":71,"program":"nightly","since":1760000000000}"#;
+/// let who: leasehold::Who = serde_json::from_str(value).unwrap();
+/// assert_eq!(who.since().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs(), 1_760_000_000);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
     /// The machine's name.

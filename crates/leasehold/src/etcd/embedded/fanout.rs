@@ -172,6 +172,21 @@ pub(super) fn open(etcd: Embedded) -> (WatchControl, WatchStream) {
 }
 
 /// The asking end of a watch stream.
+///
+/// ```
+/// use leasehold::mvcc::{KeyRange, WatchRequest};
+/// use leasehold::{Embedded, EtcdExt};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let etcd = Embedded::start()?;
+/// let (control, mut stream) = etcd.watch_stream();
+/// let watch = control.create(WatchRequest::range(KeyRange::key("motto")));
+/// assert!(stream.next().await.unwrap().created);
+/// etcd.put("motto", "one at a time", Default::default()).await?;
+/// assert_eq!(Some(stream.next().await.unwrap().watch_id), watch);
+/// # Ok::<(), leasehold::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct WatchControl {
     etcd: Embedded,

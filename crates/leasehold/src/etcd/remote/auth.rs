@@ -25,6 +25,16 @@ const OPERATION: &str = "log in";
 /// A user of etcd, and the password.
 ///
 /// Neither is checked here; etcd does that when a token is first needed. The password is never printed.
+///
+/// ```
+/// use leasehold::{Credentials, RemoteOptions};
+///
+/// let worker = Credentials::new("worker", "secret")?;
+/// assert!(!format!("{worker:?}").contains("secret"));
+/// let etcd = RemoteOptions::new("10.0.0.1:2379")?.credentials(worker).open()?;
+/// # let _ = etcd;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: Arc<str>,

@@ -198,6 +198,13 @@ impl fmt::Debug for Endpoint {
 
 /// What can name the endpoints of a cluster: a text with commas as etcdctl takes it, a list of texts, or endpoints
 /// that are parsed already.
+///
+/// ```
+/// use leasehold::etcd::IntoEndpoints;
+///
+/// assert_eq!("10.0.0.1:2379,10.0.0.2:2379".into_endpoints()?, ["10.0.0.1:2379", "10.0.0.2:2379"][..].into_endpoints()?);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 pub trait IntoEndpoints {
     /// The endpoints, in the order given.
     ///
