@@ -25,6 +25,8 @@ pub enum Part {
     Etcdctl,
     /// The command etcdctl, of version 3.4.
     Etcdctl34,
+    /// Python, of version 3.
+    Python,
 }
 
 /// A part that is there.
@@ -38,7 +40,7 @@ pub struct Available {
 
 impl Part {
     /// Every part there is a word for.
-    pub const ALL: [Self; 4] = [Self::Etcd35, Self::Etcd37, Self::Etcdctl, Self::Etcdctl34];
+    pub const ALL: [Self; 5] = [Self::Etcd35, Self::Etcd37, Self::Etcdctl, Self::Etcdctl34, Self::Python];
 
     /// Its word in `LEASEHOLD_REQUIRE` and in the report.
     pub const fn name(self) -> &'static str {
@@ -47,6 +49,7 @@ impl Part {
             Self::Etcd37 => "etcd37",
             Self::Etcdctl => "etcdctl",
             Self::Etcdctl34 => "etcdctl34",
+            Self::Python => "python",
         }
     }
 
@@ -79,8 +82,15 @@ impl Part {
             Self::Etcd37 => Version::V37.binary(),
             Self::Etcdctl => etcdctl::locate("3.5"),
             Self::Etcdctl34 => etcdctl::locate("3.4"),
+            Self::Python => on_path("python3"),
         }
     }
+}
+
+fn on_path(program: &str) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
+    places.find(|place| place.is_file()).ok_or_else(|| format!("no {program} on the path"))
 }
 
 enum Verdict {
