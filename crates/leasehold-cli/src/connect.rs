@@ -176,16 +176,11 @@ impl Opening<'_> {
         let opening = Session::builder(etcd).ttl(self.taking.ttl).program(&self.program).open();
         match before(&*self.runtime, self.until + SLACK, opening).await {
             Some(Ok(session)) => Ok(session),
-            Some(Err(error)) => {
-                let mut failure = failed(&error);
-                if failure.code == Code::UNREACHABLE {
-                    failure.message += "; is it running, and is the address right?";
-                }
-                Err(failure)
-            }
+            Some(Err(error)) => Err(failed(&error)),
             None => {
                 let why = format!(
-                    "{}: no answer from etcd at {shown} within --connect-timeout {waited}",
+                    "{}: no answer from etcd at {shown} within --connect-timeout {waited}; is it running, and is the \
+                     address right?",
                     self.what
                 );
                 Err(Failure::new(Code::UNREACHABLE, why))

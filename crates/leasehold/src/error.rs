@@ -1,5 +1,9 @@
 //! What can go wrong, said once for the whole crate.
 
+pub(crate) mod advice;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +37,7 @@ pub enum Error {
         why: String,
     },
     /// No server could be asked; the request was certainly not carried out.
-    #[error("cannot reach etcd at {endpoints} to {operation}: {cause}")]
+    #[error("cannot reach etcd at {endpoints} to {operation}: {cause}{}", advice::on_reach(endpoints))]
     Unavailable {
         /// What was to be done.
         operation: &'static str,
@@ -43,7 +47,9 @@ pub enum Error {
         cause: String,
     },
     /// The request was sent and no answer came: it may have been carried out, or may still be.
-    #[error("no answer from etcd at {endpoint} to {operation}, which may or may not have happened: {cause}")]
+    #[error(
+        "no answer from etcd at {endpoint} to {operation}, which may have happened; look before repeating it: {cause}"
+    )]
     OutcomeUnknown {
         /// What was to be done.
         operation: &'static str,
@@ -53,7 +59,7 @@ pub enum Error {
         cause: String,
     },
     /// The server answered no.
-    #[error("etcd refused to {operation}: {source}")]
+    #[error("etcd refused to {operation}: {source}{}", advice::on_refusal(source))]
     Refused {
         /// What was to be done.
         operation: &'static str,
@@ -89,7 +95,7 @@ pub enum Error {
         cause: LossCause,
     },
     /// The call did not end within its bound.
-    #[error("{operation} did not end within {after:?}")]
+    #[error("{operation} did not end within {after:?}; try again once etcd answers in time")]
     TimedOut {
         /// What was to be done.
         operation: &'static str,
@@ -103,15 +109,15 @@ pub enum Error {
         what: &'static str,
     },
     /// This backend cannot do that.
-    #[error("{operation} is not supported by {backend}")]
+    #[error("cannot {operation}: that needs more than {backend}")]
     Unsupported {
         /// What was asked.
         operation: &'static str,
-        /// Of whom.
+        /// Of whom, and what would do it.
         backend: &'static str,
     },
     /// The machine refused something: a thread, a file, a socket.
-    #[error("cannot {operation}: {cause}")]
+    #[error("cannot {operation}: {cause}; is a limit reached, of threads or open files?")]
     Io {
         /// What was to be done.
         operation: String,

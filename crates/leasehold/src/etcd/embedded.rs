@@ -17,6 +17,7 @@ use leasehold_mvcc::{
 use tokio::sync::Notify;
 
 use super::{Call, Etcd, Updates, WatchUpdate};
+use crate::error::advice::EMBEDDED;
 use crate::error::{Error, Result};
 use crate::exclusive::Exclusive;
 use crate::runtime::{Runtime, SystemRuntime, race};
@@ -173,11 +174,11 @@ impl Embedded {
         let inner = self.inner.clone();
         Box::pin(async move {
             if inner.closed.load(Ordering::Acquire) {
-                return Err(Error::Closed { what: "the embedded etcd" });
+                return Err(Error::Closed { what: EMBEDDED });
             }
             let answer = inner.apply(command).map_err(|source| Error::Refused { operation, source })?;
             pick(answer).ok_or_else(|| Error::Protocol {
-                endpoint: "the embedded etcd".into(),
+                endpoint: EMBEDDED.into(),
                 why: format!("the answer does not fit the request to {operation}"),
             })
         })

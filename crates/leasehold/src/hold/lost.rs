@@ -49,11 +49,11 @@ impl fmt::Display for LossCause {
             Self::MaxHold => "the longest hold allowed is over; work in smaller pieces or raise the limit",
             Self::Restored => {
                 "etcd's revisions went back, as after a restore from backup: tokens given out before may come again; \
-                 raise the revision at the restore (etcdutl snapshot restore --bump-revision) before locking again"
+                 raise the revision at the restore (etcdutl snapshot restore --bump-revision N --mark-compacted) before locking again"
             }
             Self::ClusterChanged => "another etcd cluster answers at the endpoints; check them before locking again",
-            Self::Closed => "the session was closed",
-            Self::Released => "the lock was released by its owner",
+            Self::Closed => "the session was closed; open a new one to lock again",
+            Self::Released => "the lock was released by its owner; lock again to go on",
         })
     }
 }

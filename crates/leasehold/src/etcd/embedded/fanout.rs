@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Embedded;
 use crate::error::Error;
+use crate::error::advice::EMBEDDED;
 
 /// The watch id of messages that concern no single watch (etcd's `InvalidWatchID`).
 const WHOLE_STREAM: WatchId = WatchId::new(-1);
@@ -315,11 +316,11 @@ impl WatchStream {
 impl WatchStream {
     pub(super) fn why_it_ended(&self) -> Error {
         if self.etcd.inner.closed.load(std::sync::atomic::Ordering::Acquire) {
-            return Error::Closed { what: "the embedded etcd" };
+            return Error::Closed { what: EMBEDDED };
         }
         Error::Unavailable {
             operation: "watch",
-            endpoints: "the embedded etcd".into(),
+            endpoints: EMBEDDED.into(),
             cause: format!(
                 "more than {MOST_WAITING} messages were not read; watch again from the last revision"
             ),
