@@ -189,7 +189,7 @@ impl Place {
                 Ok(removed)
             }
             Err(error) => {
-                // When it is dropped as it stands, the removal starts anew on the lease's thread.
+                // Dropped as it stands: the removal starts anew on the lease's thread.
                 self.lease.retire();
                 Err(error)
             }
