@@ -4,6 +4,7 @@ pub(crate) mod advice;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
 /// assert_eq!(error.to_string(), "the lock name \"\" is not usable: it is empty; give it 1 to 512 bytes");
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name, duration, address or setting that cannot be used.
@@ -132,6 +133,13 @@ pub enum Error {
         /// What happened.
         source: Arc<Self>,
     },
+}
+
+/// The message. A `main` that returns its error prints this form, and so does an `unwrap`: people read it.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The kinds of [`Error`] a caller may want to tell apart.

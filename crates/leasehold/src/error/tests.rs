@@ -128,6 +128,7 @@ fn every_error_is_one_line_that_says_what_happened_to_what_and_what_to_do() {
         assert!(said.contains(subject), "it does not name {subject:?}: {said}");
         assert!(said.contains(advice), "it does not advise {advice:?}: {said}");
         assert!(!said.contains('\n') && said.len() < 300, "{said}");
+        assert_eq!(format!("{error:?}"), said, "what a main that fails prints");
         let of_lock = error.of_lock("jobs/nightly").to_string();
         assert_eq!(of_lock.matches("jobs/nightly").count(), 1, "it names the lock once: {of_lock}");
     }
