@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use leasehold::etcd::{Updates, WatchUpdate};
-use leasehold::mvcc::{LeaseTimeToLiveAnswer, WatchRequest};
+use leasehold::mvcc::WatchRequest;
 use leasehold::runtime::before;
+use leasehold::survey::{self, Life};
 use leasehold::{Entry, Mutex, Session};
 
 use crate::notice::Steps;
@@ -22,9 +23,6 @@ const OFTEN: Duration = Duration::from_secs(1);
 
 /// After how long it is asked again although nothing was heard: a lease runs out in silence.
 const SELDOM: Duration = Duration::from_secs(15);
-
-/// No lease is past its end by more: whoever says so does not know.
-const CENTURY: i64 = 100 * 366 * 24 * 3600;
 
 /// Tells, for as long as an attempt waits, for whom, and again whenever that changes.
 ///
@@ -97,61 +95,15 @@ pub(crate) async fn holder(mutex: &Mutex, session: &Session) -> String {
 /// That this is who holds the lock, and what is wrong with that.
 pub(crate) async fn held_by(session: &Session, mutex: &Mutex, holder: &Entry) -> String {
     let held = format!("held by {holder}");
-    if holder.lease.is_none() {
-        return held;
-    }
     let runtime = session.runtime();
-    let asked = session.etcd().lease_time_to_live(holder.lease, false);
+    let asked = survey::life(&**session.etcd(), holder.lease);
     match before(&*runtime, runtime.now() + ASK_WHO, asked).await {
-        Some(Ok(answer)) => match overdue(&answer) {
-            Some(by) => format!(
-                "{held}, which is past its end by {} s though etcd has not ended it; if the holder is dead, \
-                 `leasehold break {}` frees it",
-                by.as_secs(),
-                mutex.name()
-            ),
-            None => held,
-        },
+        Some(Ok(Life::Overdue(by))) => format!(
+            "{held}, which is past its end by {} s though etcd has not ended it; if the holder is dead, \
+             `leasehold break {}` frees it",
+            by.as_secs(),
+            mutex.name()
+        ),
         _ => held,
-    }
-}
-
-/// By how much a lease that is still there is past its end. A server may answer nonsense while its leader changes: what
-/// cannot be true is not told.
-fn overdue(answer: &LeaseTimeToLiveAnswer) -> Option<Duration> {
-    // A lease that is not there was granted nothing.
-    let late = answer.granted_ttl > 0 && (-CENTURY..0).contains(&answer.ttl);
-    late.then(|| Duration::from_secs(answer.ttl.unsigned_abs()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answer(ttl: i64, granted_ttl: i64) -> LeaseTimeToLiveAnswer {
-        LeaseTimeToLiveAnswer { ttl, granted_ttl, ..LeaseTimeToLiveAnswer::default() }
-    }
-
-    #[test]
-    fn a33_a_lease_that_outlives_its_end_is_told_by_how_much() {
-        assert_eq!(overdue(&answer(-17, 15)), Some(Duration::from_secs(17)));
-        assert_eq!(overdue(&answer(-1, 15)), Some(Duration::from_secs(1)));
-        assert_eq!(overdue(&answer(-259_200, 60)), Some(Duration::from_secs(259_200)));
-    }
-
-    #[test]
-    fn a32_absurd_times_to_live_are_never_told_as_facts() {
-        for (ttl, granted) in [
-            (9_223_372_036, 15),
-            (i64::MAX, 15),
-            (i64::MIN, 15),
-            (-9_223_372_036, 15),
-            (30, 15),
-            (0, 15),
-            (-1, 0),
-            (7, 15),
-        ] {
-            assert_eq!(overdue(&answer(ttl, granted)), None, "{ttl} of {granted}");
-        }
     }
 }
