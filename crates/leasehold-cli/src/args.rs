@@ -166,8 +166,9 @@ pub(crate) struct ShowArgs {
 }
 
 const BREAK_HELP: &str = "\
-It says who holds the lock, on which machine and as which process: ask that one to end, etcd cannot. If the holder goes within \
---wait, that is all. If not, its entry is removed, exactly the one that was seen and no other's, and the next in the queue has \
+It says who holds the lock, on which machine and as which process, and asks it to end: `leasehold run` sends its command TERM \
+then, `leasehold lock` releases. etcdctl and clients of Go's package cannot be asked like this: ask whoever runs them. If the \
+holder goes within --wait, that is all. If not, its entry is removed, exactly the one that was seen and no other's, and the next in the queue has \
 the lock at once.
 
 A holder that still lives is not stopped by that. `leasehold run` and `leasehold lock` learn of it at once and end, with code \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::Either;
 use leasehold::etcd::Etcd;
-use leasehold::eviction::{self, Evicted};
+use leasehold::eviction::{self, Asked, Evicted};
 use leasehold::mvcc::Code as Answer;
 use leasehold::runtime::{before, race};
 use leasehold::survey::{self, Form, Life, Standing, View};
@@ -69,6 +69,14 @@ fn to_be_broken(args: &BreakArgs, view: &View) -> Result<Option<Standing>, Failu
             Ok(None)
         }
     }
+}
+
+/// Who asks, for the holder's people to read.
+fn asker() -> String {
+    let user =
+        std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".into());
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    format!("{user} on {} (leasehold break, pid {})", host.to_string_lossy(), std::process::id())
 }
 
 /// What came of the question whether to go on.
@@ -135,8 +143,17 @@ impl Case<'_> {
         if wait.0.is_zero() {
             return Ok(false);
         }
-        self.tell(&format!("ask it to end; if it does not within {wait}, its hold is broken"));
         let (etcd, entry) = (self.etcd.clone(), self.entry().clone());
+        let asked = self.visit.ask(eviction::ask(&*etcd, &entry, &asker())).await?;
+        match asked {
+            Asked::Told => {
+                self.tell(&format!("asked it to end; if it does not within {wait}, its hold is broken"))
+            }
+            Asked::Deaf => self.tell(&format!(
+                "it cannot be asked from here: ask whoever runs it; if it does not end within {wait}, its hold is broken"
+            )),
+            Asked::WasGone => return Ok(true),
+        }
         let runtime = etcd.runtime();
         let gone = async {
             let gone = before(&*runtime, runtime.now() + wait.0, eviction::gone(&*etcd, &entry)).await;

@@ -9,7 +9,8 @@ use crate::acquire::acquire;
 use crate::args::{LockArgs, program_name};
 use crate::connect::Connection;
 use crate::exit::{Code, Failure};
-use crate::notice::Steps;
+use crate::notice::{self, Steps};
+use crate::request::Request;
 use crate::signals::Signals;
 use leasehold::runtime::race;
 
@@ -28,7 +29,8 @@ pub(crate) async fn lock(args: &LockArgs) -> Result<Code, Failure> {
     let outcome = match say(&guard) {
         Ok(()) => {
             let (lost, eof) = (guard.lost(), end_of_input(args.until_eof));
-            let asked = race(signals.end(), eof);
+            let mut request = Request::to_leave(&guard, connection.runtime());
+            let asked = race(request.heard(), race(signals.end(), eof));
             let taken = race(lost.wait(), connection.gone());
             let name = args.name.as_str();
             match race(taken, asked).await {
@@ -40,7 +42,11 @@ pub(crate) async fn lock(args: &LockArgs) -> Result<Code, Failure> {
                     let why = "the etcd of --local has ended, and its locks with it";
                     return Err(Failure::new(Code::LOST, format!("lock {name:?} is lost: {why}")));
                 }
-                Either::Right(_) => Ok(Code::SUCCESS),
+                Either::Right(Either::Left(by)) => {
+                    notice::tell(&format!("lock {name:?}: {by} asks for it; releasing it"));
+                    Ok(Code::SUCCESS)
+                }
+                Either::Right(Either::Right(_)) => Ok(Code::SUCCESS),
             }
         }
         Err(failure) => Err(failure),

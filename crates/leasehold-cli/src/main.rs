@@ -41,6 +41,7 @@ mod lock;
 mod ls;
 mod moment;
 mod notice;
+mod request;
 mod run;
 mod serve;
 mod show;

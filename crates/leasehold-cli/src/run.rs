@@ -15,6 +15,7 @@ use crate::exit::{Code, Failure};
 use crate::front;
 use crate::guardian::{Guardian, Watch};
 use crate::notice::{self, Steps};
+use crate::request::Request;
 use crate::signals::Signals;
 use crate::terminal::{self, Job, Stop, Terminal};
 use leasehold::runtime::{before, race};
@@ -84,6 +85,8 @@ enum Event {
     Tell,
     /// The guardian has died.
     Unguarded,
+    /// Somebody asks this holder to go, by `leasehold break`.
+    Asked(String),
     Signal(Signal),
     /// A child has ended, stopped or gone on.
     Child,
@@ -122,10 +125,12 @@ async fn under(
     gate.open();
     steps.tell(|| format!("lock {:?}: started process {}", args.name.as_str(), group.id()));
     let mut told_at = runtime.now();
+    let mut request = Request::to_leave(guard, runtime.clone());
     let loss = loop {
         let times =
             Times { due: guard.valid_until() - grace, tell_at: told_at + args.taking.ttl() / TELLINGS };
-        match next(&mut group, guard, connection, times, signals, &mut children, &mut guardian).await {
+        let here = (&mut *signals, &mut children, &mut guardian, &mut request);
+        match next(&mut group, guard, connection, times, here).await {
             Event::Ended => {
                 let ended_by_guardian = guardian.dismiss(&*runtime).await;
                 terminal.take_back();
@@ -150,6 +155,12 @@ async fn under(
                 guardian.mind(watch(&group)).await;
             }
             Event::Unguarded => guardian.replace(watch(&group)),
+            Event::Asked(by) => {
+                tell_aside(asked(args, &by, &group));
+                group.signal(Signal::SIGTERM);
+                // A stopped process takes its TERM when it goes on.
+                group.signal(Signal::SIGCONT);
+            }
             Event::Lost(loss) => break loss,
             Event::Due if runtime.now() >= guard.valid_until() - grace => break Loss::Imminent,
             Event::Due => {}
@@ -174,8 +185,7 @@ async fn under(
         }
     };
     let message = loss.message(args, &group);
-    // On another thread: whoever reads standard error may have stopped, and the command must end all the same.
-    let told = tokio::task::spawn_blocking(move || notice::tell(&message));
+    let told = tell_aside(message);
     let kill_at = loss.kill_at(guard, grace, &*runtime);
     guardian.mind(Watch::while_ending(group.id(), kill_at, grace)).await;
     let all_gone = group.end(&*runtime, kill_at).await;
@@ -193,6 +203,19 @@ async fn under(
     Ok(if matches!(loss, Loss::ServerGone) { End::LostAndLeft } else { End::Code(Code::LOST) })
 }
 
+/// Says something on another thread: whoever reads standard error may have stopped, and the command must end all the same.
+fn tell_aside(message: String) -> tokio::task::JoinHandle<()> {
+    tokio::task::spawn_blocking(move || notice::tell(&message))
+}
+
+fn asked(args: &RunArgs, by: &str, group: &Group) -> String {
+    format!(
+        "lock {:?}: {by} asks for it; sending TERM to the command (process group {})",
+        args.name.as_str(),
+        group.id()
+    )
+}
+
 /// When what is due without being asked for.
 #[derive(Clone, Copy, Debug)]
 struct Times {
@@ -206,9 +229,7 @@ async fn next(
     guard: &Guard,
     connection: &mut Connection,
     times: Times,
-    signals: &mut Signals,
-    children: &mut Stream,
-    guardian: &mut Guardian,
+    (signals, children, guardian, request): (&mut Signals, &mut Stream, &mut Guardian, &mut Request<'_>),
 ) -> Event {
     let runtime = connection.runtime();
     let lost = guard.lost();
@@ -240,7 +261,9 @@ async fn next(
     };
     let lost = async { race(lost, gone).await.into_inner() };
     let here = async { race(signal, child).await.into_inner() };
+    let asked = async { Event::Asked(request.heard().await) };
     let guarded = async { race(tell, unguarded).await.into_inner() };
+    let guarded = async { race(guarded, asked).await.into_inner() };
     let here = async { race(guarded, here).await.into_inner() };
     let later = async { race(due, here).await.into_inner() };
     let not_ended = async { race(lost, later).await.into_inner() };

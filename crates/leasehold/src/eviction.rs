@@ -4,10 +4,11 @@
 //! at once. A holder of this library learns that right after, and its guard is lost
 //! ([`LossCause::KeyDeleted`](crate::LossCause::KeyDeleted)); a client of Go's package or etcdctl does not notice. So two may
 //! be at work for a while or for long, and only the fencing token protects: the next holder's is higher. Ask the holder to go
-//! first, and give it time: [`gone`] waits for that.
+//! first ([`ask`], which reaches clients of this library that listen, or by whatever means you have), and give it time:
+//! [`gone`] waits for that.
 //!
 //! ```
-//! use leasehold::eviction::{self, Evicted};
+//! use leasehold::eviction::{self, Asked, Evicted};
 //! use leasehold::{Embedded, LossCause, Mutex, Session, survey};
 //!
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -16,26 +17,31 @@
 //! let guard = Mutex::new(&session, "stuck".parse()?).lock().await?;
 //!
 //! let seen = survey::lock(&etcd, &"stuck".parse()?).await?;
+//! assert_eq!(eviction::ask(&etcd, &seen.queue[0].entry, "ann, for the backup").await?, Asked::Told);
+//! assert_eq!(eviction::asked(&guard).await, "ann, for the backup");
 //! assert_eq!(eviction::evict(&etcd, &seen.queue[0].entry).await?, Evicted::Removed);
 //! assert_eq!(guard.lost().wait().await, LossCause::KeyDeleted);
 //! # Ok::<(), leasehold::Error>(())
 //! # }).unwrap();
 //! ```
 
+mod request;
+
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use leasehold_mvcc::{Compare, DeleteRequest, KeyRange, RangeRequest, Txn, WatchRequest};
+use leasehold_mvcc::{Compare, DeleteRequest, KeyRange, RangeRequest, Txn, TxnAnswer, WatchRequest};
 
 use crate::error::{ErrorKind, Result};
 use crate::etcd::{Etcd, EtcdExt, WatchUpdate};
 use crate::queue::Entry;
 use crate::runtime::{Backoff, before};
+pub use request::{Asked, ask, asked};
 
 /// After how long without a word the key is looked at all the same.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How often a removal is asked for again that was not answered.
+/// How often what was not answered is asked for again.
 const AGAIN: usize = 5;
 
 /// What came of [`evict`].
@@ -107,19 +113,23 @@ pub async fn gone(etcd: &dyn Etcd, entry: &Entry) -> Result<()> {
 /// # Cancel safety
 /// Once polled it may take effect, dropped or not.
 pub async fn evict(etcd: &dyn Etcd, entry: &Entry) -> Result<Evicted> {
-    let runtime = etcd.runtime();
     let removal = Txn::new()
         .when(Compare::created_at(entry.key.clone(), entry.create_revision))
         .then(DeleteRequest::key(entry.key.clone()))
         .otherwise(RangeRequest::key(entry.key.clone()));
+    let answer = again(etcd, removal).await?;
+    Ok(if answer.succeeded { Evicted::Removed } else { Evicted::WasGone })
+}
+
+/// Does a transaction that may be done more than once, until it is answered, a few times at most.
+async fn again(etcd: &dyn Etcd, txn: Txn) -> Result<TxnAnswer> {
+    let runtime = etcd.runtime();
     let mut pauses = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
     let mut again = 0..AGAIN;
     loop {
-        match etcd.txn(removal.clone()).await {
-            Ok(answer) if answer.succeeded => return Ok(Evicted::Removed),
-            Ok(_) => return Ok(Evicted::WasGone),
+        match etcd.txn(txn.clone()).await {
             Err(error) if error.is_transient() && again.next().is_some() => pauses.pause(&*runtime).await,
-            Err(error) => return Err(error),
+            answer => return answer,
         }
     }
 }

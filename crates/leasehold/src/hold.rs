@@ -7,6 +7,7 @@ mod token;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub use lost::{LossCause, Lost};
 pub use token::FencingToken;
 
 use crate::error::{Error, Result};
+use crate::etcd::Etcd;
 use crate::name::LockName;
 use crate::runtime::Instant;
 use place::Place;
@@ -89,6 +91,10 @@ impl Guard {
     /// The key that stands for this hold in etcd.
     pub fn key(&self) -> &Key {
         self.place.key()
+    }
+
+    pub(crate) fn etcd(&self) -> &Arc<dyn Etcd> {
+        self.place.lease().etcd()
     }
 
     /// The lease the key hangs on.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::etcd::Etcd;
-use leasehold::eviction::{self, Evicted};
+use leasehold::eviction::{self, Asked, Evicted};
 use leasehold::runtime::before;
 use leasehold::{Embedded, Entry, EtcdExt, LossCause, Mutex, Session, Ttl, survey};
 use leasehold_testbed::{Backend, Lossy, Rates, block_on, for_each_backend, join};
@@ -117,3 +117,49 @@ fn on_a_bad_network_exactly_this_entry_goes() {
         }
     });
 }
+
+async fn a_holder_that_is_asked_to_go_hears_who_asks_and_keeps_its_rank_until_it_does(backend: Backend) {
+    let (first, second) = (session(&backend).await, session(&backend).await);
+    let [mutex, waiting] = [&first, &second].map(|session| Mutex::new(session, backend.lock_name("asked")));
+    let guard = mutex.lock().await.unwrap();
+    let entry = holder(&*backend.etcd(), &mutex).await;
+    let waiter = join(&*second.runtime(), "waiter", async move { waiting.lock().await.unwrap() });
+    while mutex.queue().await.unwrap().len() != 2 {
+        tokio::task::yield_now().await;
+    }
+    // It listens already, or will: it hears it either way, and again if it asks again.
+    let etcd = backend.etcd();
+    let (listening, asking) = (eviction::asked(&guard), eviction::ask(&*etcd, &entry, "ann"));
+    let (heard, asked) = futures_util::future::join(listening, asking).await;
+    assert_eq!((heard.as_str(), asked.unwrap()), ("ann", Asked::Told));
+    assert_eq!(eviction::asked(&guard).await, "ann");
+    // Nothing else has changed.
+    guard.verify().await.unwrap();
+    assert_eq!(holder(&*backend.etcd(), &mutex).await, entry);
+    guard.release().await.unwrap();
+    let next = waiter.await;
+    // Nobody else is asked instead.
+    assert_eq!(eviction::ask(&*backend.etcd(), &entry, "ann").await.unwrap(), Asked::WasGone);
+    assert!(
+        before(&*first.runtime(), first.runtime().now() + Duration::from_millis(50), eviction::asked(&next))
+            .await
+            .is_none()
+    );
+    next.release().await.unwrap();
+    first.close().await.unwrap();
+    second.close().await.unwrap();
+}
+for_each_backend!(a_holder_that_is_asked_to_go_hears_who_asks_and_keeps_its_rank_until_it_does, cluster);
+
+async fn a_client_that_would_not_read_it_is_not_asked(backend: Backend) {
+    let (etcd, session) = (backend.etcd(), session(&backend).await);
+    let mutex = Mutex::new(&session, backend.lock_name("deaf"));
+    let lease = session.lease_id().unwrap();
+    let key = format!("{}/{lease}", mutex.name());
+    etcd.put(key.clone(), "", lease).await.unwrap();
+    let entry = holder(&*etcd, &mutex).await;
+    assert_eq!(eviction::ask(&*etcd, &entry, "ann").await.unwrap(), Asked::Deaf);
+    assert_eq!(etcd.get(key).await.unwrap().unwrap().version, 1);
+    session.close().await.unwrap();
+}
+for_each_backend!(a_client_that_would_not_read_it_is_not_asked);

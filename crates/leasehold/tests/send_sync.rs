@@ -75,6 +75,8 @@ fn every_public_future_crosses_threads(
     send(mutex.queue());
     send(leasehold::eviction::gone(etcd, entry));
     send(leasehold::eviction::evict(etcd, entry));
+    send(leasehold::eviction::ask(etcd, entry, ""));
+    send(leasehold::eviction::asked(&guard));
     send(leasehold::survey::locks(etcd, ""));
     send(leasehold::survey::lock(etcd, mutex.name()));
     send(leasehold::survey::life(etcd, Default::default()));

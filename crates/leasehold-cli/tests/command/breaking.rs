@@ -65,10 +65,11 @@ fn a_holder_that_goes_in_time_makes_it_a_success_and_its_successor_is_left_alone
     let (first, key) = holder(&stage, at, "demo");
     let mut second = waiter(&stage, at, "demo");
     let breaking = break_lock(&stage, at, &["--force", "--wait", "60s"], "demo");
-    soon("it asks", || breaking.said().contains("ask it to end; if it does not within 60s").then_some(()));
-    first.signal(Signal::SIGTERM);
-    first.outcome().ended_with(0);
+    let asked = first.outcome().ended_with(0);
+    assert!(asked.stderr.contains("(leasehold break, pid "), "{asked:?}");
+    assert!(asked.stderr.contains("asks for it; releasing it"), "{asked:?}");
     let outcome = breaking.outcome().ended_with(0);
+    assert!(outcome.stderr.contains("asked it to end; if it does not within 60s"), "{outcome:?}");
     assert_eq!(outcome.stdout, format!("gone {key}\n"));
     assert!(
         outcome.stderr.contains("it has gone by itself; now it is held by leasehold lock"),
@@ -81,6 +82,36 @@ fn a_holder_that_goes_in_time_makes_it_a_success_and_its_successor_is_left_alone
     let nobody = forced(&stage, at, &[], "demo").ended_with(0);
     assert_eq!(nobody.stdout, "");
     assert!(nobody.stderr.contains("lock \"demo\": nobody holds it"), "{nobody:?}");
+}
+
+/// It ends in its own way, or not at all, and is not asked twice.
+#[test]
+fn a_command_that_is_asked_to_go_gets_term_and_is_left_to_end_as_it_likes() {
+    let stage = Stage::new();
+    let served = Served::start(&stage);
+    let at = served.endpoint.as_str();
+    let scripts = [
+        "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.01; done",
+        "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done",
+    ];
+    let [mut tidy, mut deaf] = ["tidy", "deaf"].map(|name| {
+        let script = scripts[usize::from(name == "deaf")];
+        stage.start(["run", "--endpoints", at, name, "--", "sh", "-c", script])
+    });
+    for one in [&mut tidy, &mut deaf] {
+        assert_eq!(one.line(), "ready");
+    }
+    let outcome = break_lock(&stage, at, &["--force", "--wait", "60s"], "tidy").outcome().ended_with(0);
+    assert!(outcome.stdout.starts_with("gone tidy/"), "{outcome:?}");
+    let ended = tidy.outcome().ended_with(7);
+    assert!(ended.stderr.contains("lock \"tidy\"") && ended.stderr.contains("sending TERM"), "{ended:?}");
+
+    let outcome = break_lock(&stage, at, &["--force", "--wait", "5s"], "deaf").outcome().ended_with(0);
+    assert!(outcome.stdout.starts_with("broken deaf/"), "{outcome:?}");
+    assert_eq!(deaf.line(), "asked");
+    let ended = deaf.outcome().ended_with(123);
+    assert!(ended.stderr.contains("is lost"), "{ended:?}");
+    assert_eq!(ended.stderr.matches("asks for it").count(), 1, "{ended:?}");
 }
 
 #[test]
